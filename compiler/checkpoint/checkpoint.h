@@ -1,0 +1,102 @@
+// One view of every source container: named lazy tensors and a configuration.
+#ifndef DEEPSLICE_COMPILER_CHECKPOINT_CHECKPOINT_H_
+#define DEEPSLICE_COMPILER_CHECKPOINT_CHECKPOINT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "schema/base/dtype.h"
+#include "schema/base/json.h"
+
+namespace deepslice {
+
+// How the elements of a stored tensor are coded. Plain types hold one element
+// each; block types hold a row as blocks (GGUF).
+enum class Storage : uint8_t {
+  kPlain,
+  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,
+  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,
+};
+
+// A tensor of the checkpoint, unread. Row-major; `shape` is the logical shape
+// (GGUF's reversed dims already put in order: [out, in] for a matrix).
+struct TensorInfo {
+  std::string name;           // published (Hugging Face) name
+  std::string stored_name;    // name in the container, when it differs
+  DType dtype;                // kPlain: element type; blocks: kF32
+  Storage storage = Storage::kPlain;
+  std::vector<int64_t> shape;
+  int file = 0;               // index into Checkpoint::files()
+  uint64_t offset = 0;        // bytes from the file's start
+  uint64_t bytes = 0;         // stored size
+  // GGUF's llama converter stores the rows of q and k so that rotary pairs lie
+  // side by side; > 0 is the number of heads whose rows ReadRows puts back.
+  int rotary_heads = 0;
+
+  int64_t num_elements() const;
+  int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
+  int64_t row_elements() const;  // product of all dims but the first
+};
+
+struct SourceFile {
+  std::string path;
+  uint64_t size = 0;
+};
+
+// Reads are const and thread-safe; the files stay mapped while it lives.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  // All tensors, sorted by published name.
+  virtual absl::Span<const TensorInfo> tensors() const = 0;
+  // The tensor of that published name, or nullptr.
+  virtual const TensorInfo* Find(absl::string_view name) const = 0;
+  virtual const std::vector<SourceFile>& files() const = 0;
+  // The mapped bytes of files()[i].
+  virtual absl::string_view file_bytes(int i) const = 0;
+
+  // Hugging Face's config.json as it stands, or the same keys made from the
+  // container's metadata.
+  virtual const json::Value& config() const = 0;
+  // generation_config.json, tokenizer_config.json: null when absent.
+  virtual const json::Value& generation_config() const = 0;
+  virtual const json::Value& tokenizer_config() const = 0;
+  // Where a tokenizer can be read from; see text/tokenizer_reader.h. Exactly
+  // one is set, or neither (a checkpoint without a tokenizer).
+  virtual const std::string& tokenizer_json_path() const = 0;
+  virtual const json::Value& gguf_metadata() const = 0;  // null, or key: value
+  // Jinja text; empty when absent.
+  virtual const std::string& chat_template() const = 0;
+  // Things a user should know ("model.safetensors is ignored: ..."), in order.
+  virtual const std::vector<std::string>& notes() const = 0;
+
+  // Rows [begin, end) of the tensor's first dim, widened exactly to float:
+  // out holds (end - begin) * row_elements(). A scalar has one row. Integer
+  // tensors are refused. NaN and Inf pass.
+  absl::Status ReadRows(const TensorInfo& t, int64_t begin, int64_t end,
+                        absl::Span<float> out) const;
+  // The same rows as stored bytes, when storage is kPlain and rotary_heads is
+  // 0: a view into the mapping. Empty otherwise.
+  absl::string_view RawRows(const TensorInfo& t, int64_t begin,
+                            int64_t end) const;
+};
+
+struct OpenOptions {
+  bool ignore_index = false;   // read all shards present, not the index
+};
+
+// Recognises `path`: a Hugging Face folder, a .safetensors file (config.json
+// beside it) or a .gguf file. Errors name file, place, found, allowed, remedy.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
+    const std::string& path, const OpenOptions& options = {});
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_CHECKPOINT_CHECKPOINT_H_

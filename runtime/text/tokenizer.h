@@ -1,0 +1,68 @@
+// Tokenizer tables as the plan holds them, and the encoder and decoder over
+// them. Nothing here parses JSON: readers live in tokenizer_reader.h.
+#ifndef DEEPSLICE_RUNTIME_TEXT_TOKENIZER_H_
+#define DEEPSLICE_RUNTIME_TEXT_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace deepslice {
+
+struct EncodeOptions {
+  bool add_special = true;        // run the post-processor (BOS, EOS, ...)
+  // Text of special tokens becomes their ids. Off for user text in a chat.
+  bool parse_special = true;
+};
+
+// Immutable and thread-safe after loading.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Reads what TokenizerTables::Serialize (tokenizer_tables.h) wrote. The bytes
+  // are untrusted: DataLoss with place, never a crash. `bytes` must outlive it.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+      absl::string_view bytes);
+
+  // Any bytes; what is not UTF-8 is read as U+FFFD.
+  virtual absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text, const EncodeOptions& options = {}) const = 0;
+  // Ids outside [0, vocab_size) are InvalidArgument. Always valid UTF-8.
+  virtual absl::StatusOr<std::string> Decode(
+      const std::vector<int32_t>& ids, bool skip_special) const = 0;
+
+  virtual int32_t vocab_size() const = 0;
+  // -1 when the tokenizer names none.
+  virtual int32_t bos_id() const = 0;
+  virtual int32_t eos_id() const = 0;
+  virtual bool IsSpecial(int32_t id) const = 0;
+  // The id of exactly this token (special or not), or -1.
+  virtual int32_t TokenToId(absl::string_view token) const = 0;
+  // The token's text as in the vocabulary file; empty when out of range.
+  virtual std::string IdToToken(int32_t id) const = 0;
+};
+
+// Text of a growing id sequence, valid UTF-8 at every step: holds back an
+// incomplete code point; what Add and Finish returned, joined, equals
+// Decode(all ids).
+class StreamDecoder {
+ public:
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special);
+  ~StreamDecoder();
+  absl::StatusOr<std::string> Add(int32_t id);
+  absl::StatusOr<std::string> Finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_RUNTIME_TEXT_TOKENIZER_H_

@@ -1,0 +1,35 @@
+// What a tokenizer is, as plain data: filled by the readers, written into the
+// plan, read back by Tokenizer::Load.
+#ifndef DEEPSLICE_RUNTIME_TEXT_TOKENIZER_TABLES_H_
+#define DEEPSLICE_RUNTIME_TEXT_TOKENIZER_TABLES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "schema/base/json.h"
+
+namespace deepslice {
+
+// `bytes` is the serialised form: deterministic, little-endian, versioned by
+// its first bytes, and self-contained (vocabulary, merges, patterns, added
+// tokens, normaliser, decoder and post-processor steps).
+struct TokenizerTables {
+  std::string bytes;
+  std::vector<std::string> notes;  // e.g. an added token beyond the model's rows
+};
+
+// Reads a tokenizer.json text. An unknown component is Unimplemented by name
+// and JSON path; damage is InvalidArgument. `tokenizer_config` may be null; it
+// gives add_bos_token and the named special tokens.
+absl::StatusOr<TokenizerTables> ReadTokenizerJson(
+    absl::string_view text, const json::Value& tokenizer_config);
+
+// Reads GGUF's tokenizer.ggml.* keys from `metadata` (key -> value as an
+// object). Kinds: "gpt2" with the pre-tokenizers known by name; others are
+// Unimplemented by name.
+absl::StatusOr<TokenizerTables> ReadTokenizerGguf(const json::Value& metadata);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_RUNTIME_TEXT_TOKENIZER_TABLES_H_

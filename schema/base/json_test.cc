@@ -1,0 +1,59 @@
+#include "schema/base/json.h"
+
+#include "schema/base/status_matchers.h"
+
+namespace deepslice::json {
+namespace {
+
+TEST(Json, KeepsOrderAndKinds) {
+  DS_ASSERT_OK_AND_ASSIGN(
+      const Value v,
+      Parse(R"({"b":1,"a":[true,null,-2.5,"x"],"big":1000000000000000019884624838656})"));
+  EXPECT_EQ(Write(v),
+            R"({"b":1,"a":[true,null,-2.5,"x"],"big":1e+30})");
+  EXPECT_EQ(v.Find("b")->as_int(), 1);
+  EXPECT_EQ(v.Find("big")->kind(), Kind::kFloat);
+  EXPECT_EQ(v.Find("none"), nullptr);
+}
+
+TEST(Json, RefusesDuplicateKey) {
+  DS_EXPECT_ERROR(Parse(R"({"a":1,"a":2})"), kInvalidArgument,
+                  "key \"a\" appears twice");
+}
+
+TEST(Json, NamesThePlaceOfBadSyntax) {
+  DS_EXPECT_ERROR(Parse("{\n  \"a\": x}"), kInvalidArgument,
+                  "line 2, column 8");
+}
+
+TEST(Json, RefusesByteOrderMarkNulAndDepth) {
+  DS_EXPECT_ERROR(Parse("\xef\xbb\xbf{}"), kInvalidArgument, "byte-order mark");
+  DS_EXPECT_ERROR(Parse(absl::string_view("{}\0\0", 4)), kInvalidArgument,
+                  "NUL");
+  DS_EXPECT_ERROR(Parse(std::string(100000, '[')), kInvalidArgument,
+                  "nested deeper than 64");
+}
+
+TEST(Json, RefusesNumberOutOfRange) {
+  DS_EXPECT_ERROR(Parse("1e400"), kInvalidArgument, "number out of range");
+}
+
+TEST(Json, DeviationsOnlyWhereAllowed) {
+  DS_EXPECT_ERROR(Parse("{\"a\":[1,],}"), kInvalidArgument, "column 8");
+  EXPECT_TRUE(Parse("{\"a\":[1,],}", {.allow_trailing_commas = true}).ok());
+  DS_EXPECT_ERROR(Parse("[Infinity]"), kInvalidArgument, "column 2");
+  EXPECT_TRUE(
+      Parse("[-Infinity, NaN]", {.allow_nan_and_infinity = true}).ok());
+  DS_ASSERT_OK_AND_ASSIGN(
+      const Value v, Parse("[\"NaN,]\"]", {.allow_nan_and_infinity = true,
+                                           .allow_trailing_commas = true}));
+  EXPECT_EQ(v.items()[0].as_string(), "NaN,]");
+}
+
+TEST(Json, WritesBadUtf8AsReplacement) {
+  EXPECT_EQ(Write(Value(std::string("a\xff\n\x01"))),
+            "\"a\xef\xbf\xbd\\n\\u0001\"");
+}
+
+}  // namespace
+}  // namespace deepslice::json
