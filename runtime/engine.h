@@ -1,0 +1,75 @@
+// Generation over an executor: admits requests, keeps their caches in blocks,
+// builds ragged steps, samples, and tells each token as it comes.
+#ifndef DEEPSLICE_RUNTIME_ENGINE_H_
+#define DEEPSLICE_RUNTIME_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/executor.h"
+
+namespace deepslice {
+
+struct SamplingParams {
+  bool greedy = true;
+  float temperature = 1.0f;  // > 0
+  int32_t top_k = 0;         // 0: off
+  float top_p = 1.0f;        // (0, 1]
+  uint64_t seed = 0;         // random numbers are Philox(seed, position)
+};
+
+enum class FinishReason { kStop, kLength, kCancelled };
+
+struct Request {
+  std::vector<int32_t> prompt;         // not empty
+  int64_t max_new_tokens = 0;          // > 0
+  std::vector<int32_t> stop_ids;       // end-of-sequence ids
+  SamplingParams sampling;
+  // Called for each new token, stop ids included; false cancels.
+  std::function<bool(int32_t id)> on_token;
+};
+
+struct Completion {
+  std::vector<int32_t> ids;  // new tokens, without the stop id that ended it
+  FinishReason finish = FinishReason::kLength;
+};
+
+// Rank 0 of a plan. Ranks above 0 call RunFollower instead: they receive each
+// step's batch from rank 0 over the comm and execute it until told to stop.
+class Engine {
+ public:
+  // The executor and comm (nullptr at world size 1) must outlive it.
+  static std::unique_ptr<Engine> Create(Executor* executor, Comm* comm);
+  virtual ~Engine() = default;  // tells the followers to stop
+
+  // Runs all requests as one continuous batch; completions in request order.
+  // InvalidArgument (ids, lengths, parameters; with both numbers when a prompt
+  // plus max_new_tokens exceeds the sequence ceiling) before anything runs.
+  virtual absl::StatusOr<std::vector<Completion>> Generate(
+      std::vector<Request> requests) = 0;
+  // Logits of all positions of each sequence: [sum of lengths, vocab], in chunks
+  // of at most max_step_tokens, given to `sink` in order with the row's sequence
+  // and position.
+  virtual absl::Status Score(
+      const std::vector<std::vector<int32_t>>& sequences,
+      const std::function<void(int sequence, int64_t position,
+                               const float* logits)>& sink) = 0;
+};
+
+// For ranks above 0; returns when rank 0 stops, or with the comm's error.
+absl::Status RunFollower(Executor* executor, Comm* comm);
+
+// Samples one id from logits[0, vocab): greedy takes the lowest id of the
+// largest value; else softmax at the temperature, cut by top_k, then top_p, and
+// one Philox(seed, position) number. NaN logits are an Internal error.
+absl::StatusOr<int32_t> SampleToken(const float* logits, int64_t vocab,
+                                    const SamplingParams& params,
+                                    int64_t position,
+                                    std::vector<int32_t>* scratch);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_RUNTIME_ENGINE_H_

@@ -1,0 +1,71 @@
+// Runs the step program of one rank on the CPU: everything is allocated in
+// Prepare, nothing in Execute.
+#ifndef DEEPSLICE_RUNTIME_EXECUTOR_H_
+#define DEEPSLICE_RUNTIME_EXECUTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/thread_pool.h"
+#include "runtime/comm/comm.h"
+#include "runtime/plan.h"
+
+namespace deepslice {
+
+// Ceilings of a run, at most the plan's; 0 means the plan's.
+struct RunLimits {
+  int64_t max_batch = 0;        // sequence slots (S)
+  int64_t max_step_tokens = 0;  // T
+  int64_t max_seq_len = 0;      // tokens of a sequence, so B and the cache
+};
+
+// One ragged step. Tokens of a sequence slot are contiguous, with ascending
+// consecutive positions, continuing what the slot's cache holds; prefill, decode
+// and mixtures are alike.
+struct StepBatch {
+  absl::Span<const int32_t> ids;        // [T]
+  absl::Span<const int32_t> positions;  // [T]
+  absl::Span<const int32_t> slots;      // [T], in [0, max_batch)
+  absl::Span<const int32_t> blocks;     // [S * blocks_per_seq]: block table
+  absl::Span<const int32_t> rows;       // [R]: tokens whose logits are wanted
+};
+
+class Executor {
+ public:
+  // `plan`, `comm` (may be nullptr at world size 1) and `pool` must outlive it.
+  // FailedPrecondition or ResourceExhausted, with numbers, when a limit exceeds
+  // the plan's or memory is short.
+  static absl::StatusOr<std::unique_ptr<Executor>> Prepare(
+      const Plan& plan, const RunLimits& limits, Comm* comm, ThreadPool* pool);
+  virtual ~Executor() = default;
+
+  // Checks the batch (InvalidArgument: too many tokens, ids outside the
+  // vocabulary, positions or blocks out of range), then runs every step.
+  virtual absl::Status Execute(const StepBatch& batch) = 0;
+  // [R, vocab] of the last Execute, valid until the next.
+  virtual const float* logits() const = 0;
+
+  // Called after each step with the step's index and its output (float, rows x
+  // cols); for verification. Empty to stop.
+  using Observer = std::function<void(int step, const float* data,
+                                      int64_t rows, int64_t cols)>;
+  virtual void SetObserver(Observer observer) = 0;
+
+  virtual const RunLimits& limits() const = 0;  // effective, none 0
+  virtual int64_t blocks_per_seq() const = 0;
+  virtual int64_t num_blocks() const = 0;       // of the cache, all sequences
+  virtual int64_t block_tokens() const = 0;
+  virtual int64_t vocab_size() const = 0;
+  // Bytes taken, by kind: the arena, the cache, scratch.
+  struct Memory {
+    int64_t arena = 0, cache = 0, scratch = 0;
+  };
+  virtual Memory memory() const = 0;
+};
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_RUNTIME_EXECUTOR_H_

@@ -1,0 +1,72 @@
+// A plan folder, opened and checked: bytes to a view that later code may read
+// without fear. No device, no rank communication.
+#ifndef DEEPSLICE_RUNTIME_PLAN_H_
+#define DEEPSLICE_RUNTIME_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "schema/base/file.h"
+#include "schema/plan_generated.h"
+
+namespace deepslice {
+
+inline constexpr uint32_t kPlanFormatVersion = 1;
+
+struct LoadOptions {
+  bool check_weights = true;  // XXH3 of every block of the weights file
+  int threads = 1;            // for the check
+};
+
+// The plan of one rank, its FlatBuffer and weights mapped read-only.
+class Plan {
+ public:
+  // Opens `folder`/manifest.json, then rank_NNNN.plan and .weights of `rank`.
+  // Runs the FlatBuffers verifier (limits.h), then CheckPlan. Errors: NotFound
+  // (no manifest, no such rank), DataLoss (damage, with file and place),
+  // FailedPrecondition (newer format, not a plan for this build).
+  static absl::StatusOr<Plan> Load(const std::string& folder, int rank,
+                                   const LoadOptions& options = {});
+  // The same from bytes; `weights` must be the whole file. For tests and tools.
+  static absl::StatusOr<Plan> FromBytes(absl::string_view plan,
+                                        absl::string_view weights,
+                                        absl::string_view label,
+                                        const LoadOptions& options = {});
+
+  const fb::Plan& fb() const { return *fb_; }
+  absl::string_view weights() const { return weights_bytes_; }
+  // Data and scales of weight i, inside weights(); scales is nullptr when the
+  // encoding has none.
+  const void* weight_data(int i) const;
+  const float* weight_scales(int i) const;
+  // The program of that kind for target "cpu", or nullptr.
+  const fb::Program* FindProgram(absl::string_view target,
+                                 fb::ProgramKind kind) const;
+  int rank() const { return static_cast<int>(fb_->rank()); }
+  int world_size() const { return static_cast<int>(fb_->world_size()); }
+
+ private:
+  MappedFile plan_file_, weights_file_;
+  absl::string_view weights_bytes_;
+  const fb::Plan* fb_ = nullptr;
+};
+
+// How many ranks the manifest of `folder` lists; its other checks as in Load.
+absl::StatusOr<int> PlanWorldSize(const std::string& folder);
+
+// The semantic check over a buffer that passed the FlatBuffers verifier: every
+// index in range, enums known, sizes multiply without overflow, weights inside
+// the file, aligned and apart, buffers that are alive together in distinct slots
+// and large enough for their slot's dims, reads only after writes, operands fit
+// their op (count, kinds, shapes), collectives numbered in order with their
+// group holding this rank, states fit the attention that uses them. DataLoss
+// with `label`, table, index and field.
+absl::Status CheckPlan(const fb::Plan& plan, uint64_t weights_bytes,
+                       absl::string_view label);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_RUNTIME_PLAN_H_
