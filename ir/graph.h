@@ -140,7 +140,8 @@ class Graph {
   Node* AddNode(OpKind op, std::vector<Operand> operands,
                 std::vector<Attr> attrs, absl::string_view result_name,
                 State* state = nullptr, Node* before = nullptr);
-  // Every use of `from` (operands and returns) becomes `to`.
+  // Every use of `from` (operands and returns) becomes `to`, but for the node
+  // that makes `to` out of `from`.
   void ReplaceUses(Value* from, Value* to);
   // The result must have no use left.
   void EraseNode(Node* node);

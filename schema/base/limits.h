@@ -13,6 +13,7 @@ inline constexpr int kTensorRank = 8;
 inline constexpr int64_t kTensorBytes = int64_t{1} << 46;
 inline constexpr int kJsonDepth = 64;
 inline constexpr int64_t kJsonFileBytes = 256 << 20;
+inline constexpr int64_t kConfigFileBytes = 16 << 20;  // config.json and kin
 inline constexpr int64_t kShards = 65'536;
 inline constexpr int64_t kHiddenSize = 1 << 20;
 inline constexpr int64_t kLayers = 4096;
@@ -31,6 +32,7 @@ inline constexpr int64_t kTemplateOutputBytes = 4 << 20;
 inline constexpr int64_t kPlanBytes = 1 << 30;
 inline constexpr int kPlanDepth = 32;
 inline constexpr int64_t kPlanTables = 16'000'000;
+inline constexpr int64_t kIrTextBytes = 256 << 20;
 inline constexpr int kWorldSize = 4096;
 
 }  // namespace deepslice::limits

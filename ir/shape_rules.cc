@@ -1,0 +1,330 @@
+// The shape rules named in ops.def, and the dispatch made from it.
+#include "ir/shape_rules.h"
+
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+constexpr std::nullopt_t kAny = std::nullopt;
+
+// What an operand has to be: where it comes from, element type, dims.
+struct Wanted {
+  enum Kind { kValue, kIndices, kWeight } kind;
+  std::vector<std::optional<Dim>> dims;
+};
+
+Wanted Activations(std::initializer_list<std::optional<Dim>> dims) {
+  return {Wanted::kValue, dims};
+}
+Wanted Indices(std::initializer_list<std::optional<Dim>> dims) {
+  return {Wanted::kIndices, dims};
+}
+Wanted WeightOf(std::initializer_list<std::optional<Dim>> dims) {
+  return {Wanted::kWeight, dims};
+}
+
+std::string WantedText(const Wanted& wanted) {
+  constexpr absl::string_view kKinds[] = {"a value of floats",
+                                          "a value of integers",
+                                          "a weight of f32"};
+  return absl::StrCat(
+      kKinds[wanted.kind], " [",
+      absl::StrJoin(wanted.dims, ", ",
+                    [](std::string* out, const std::optional<Dim>& d) {
+                      if (!d.has_value()) {
+                        absl::StrAppend(out, "*");
+                      } else if (d->is_symbol()) {
+                        absl::StrAppend(out, d->symbol);
+                      } else {
+                        absl::StrAppend(out, d->size);
+                      }
+                    }),
+      "]");
+}
+
+const TensorType& TypeOf(const Operand& o) {
+  return o.value != nullptr ? o.value->type : o.weight->type;
+}
+
+bool Fits(const Operand& operand, const Wanted& wanted) {
+  if ((operand.weight != nullptr) != (wanted.kind == Wanted::kWeight)) {
+    return false;
+  }
+  const TensorType& type = TypeOf(operand);
+  if (type.rank() != static_cast<int>(wanted.dims.size())) return false;
+  for (int d = 0; d < type.rank(); ++d) {
+    if (wanted.dims[d].has_value() && *wanted.dims[d] != type.dims[d]) {
+      return false;
+    }
+  }
+  switch (wanted.kind) {
+    case Wanted::kValue:
+      return IsFloat(type.dtype);
+    case Wanted::kIndices:
+      return type.dtype == DType::kI32 || type.dtype == DType::kI64;
+    case Wanted::kWeight:
+      return type.dtype == DType::kF32;
+  }
+  return false;
+}
+
+// OK for an optional operand that is absent.
+absl::Status Check(const Node& node, int i, const Wanted& wanted) {
+  const Operand& operand = node.operands[i];
+  if (!operand.present() || Fits(operand, wanted)) return absl::OkStatus();
+  const bool is_weight = operand.weight != nullptr;
+  return absl::InvalidArgumentError(absl::StrCat(
+      node.def().spelling, ": ", node.def().operands[i].name, ": found ",
+      is_weight ? "@" : "%",
+      is_weight ? operand.weight->name : operand.value->name, " : ",
+      TypeText(TypeOf(operand)), "; allowed: ", WantedText(wanted)));
+}
+
+absl::Status BadAttr(const Node& node, int a, absl::string_view allowed) {
+  const AttrDef& def = node.def().attrs[a];
+  const Attr& value = node.attrs[a];
+  return absl::InvalidArgumentError(absl::StrCat(
+      node.def().spelling, ": ", def.name, ": found ",
+      def.type == AttrType::kF64 ? absl::StrCat(value.f)
+                                 : absl::StrCat(value.i),
+      "; allowed: ", allowed));
+}
+
+// lo <= attribute <= hi.
+absl::Status CheckRange(const Node& node, int a, int64_t lo, int64_t hi) {
+  if (node.i(a) >= lo && node.i(a) <= hi) return absl::OkStatus();
+  return BadAttr(node, a, absl::StrCat(lo, " to ", hi));
+}
+
+const Dim& DimOf(const Node& node, int operand, int d) {
+  return node.in(operand)->type.dims[d];
+}
+
+// ---- one function per rule --------------------------------------------------
+
+// ids [T], table [V, H] -> [T, H].
+absl::StatusOr<TensorType> EmbedShape(const Node& node) {
+  using In = operand::Embed;
+  DS_RETURN_IF_ERROR(Check(node, In::ids, Indices({kAny})));
+  DS_RETURN_IF_ERROR(Check(node, In::table, WeightOf({kAny, kAny})));
+  DS_RETURN_IF_ERROR(
+      CheckRange(node, attr::Embed::begin, 0, limits::kPositions));
+  return TensorType{DType::kF32, {DimOf(node, In::ids, 0),
+                                  node.weight(In::table)->type.dims[1]}};
+}
+
+// x [M, K], w [N, K], bias [N], residual [M, N] -> [M, N].
+absl::StatusOr<TensorType> LinearShape(const Node& node) {
+  using In = operand::Linear;
+  DS_RETURN_IF_ERROR(Check(node, In::x, Activations({kAny, kAny})));
+  const Dim& rows = DimOf(node, In::x, 0);
+  DS_RETURN_IF_ERROR(
+      Check(node, In::w, WeightOf({kAny, DimOf(node, In::x, 1)})));
+  const Dim& out = node.weight(In::w)->type.dims[0];
+  DS_RETURN_IF_ERROR(Check(node, In::bias, WeightOf({out})));
+  DS_RETURN_IF_ERROR(Check(node, In::residual, Activations({rows, out})));
+  return TensorType{node.in(In::x)->type.dtype, {rows, out}};
+}
+
+// x [M, C] and weights [C] -> [M, C].
+absl::StatusOr<TensorType> RowVectorShape(const Node& node) {
+  DS_RETURN_IF_ERROR(Check(node, 0, Activations({kAny, kAny})));
+  for (size_t i = 1; i < node.operands.size(); ++i) {
+    DS_RETURN_IF_ERROR(Check(node, i, WeightOf({DimOf(node, 0, 1)})));
+  }
+  return node.in(0)->type;
+}
+
+// x and y [M, C], and for an op with a third operand a weight [C] -> [M, C].
+absl::StatusOr<TensorType> SameShape(const Node& node) {
+  DS_RETURN_IF_ERROR(Check(node, 0, Activations({kAny, kAny})));
+  const Dim &rows = DimOf(node, 0, 0), &cols = DimOf(node, 0, 1);
+  DS_RETURN_IF_ERROR(Check(node, 1, Activations({rows, cols})));
+  if (node.operands.size() > 2) {
+    DS_RETURN_IF_ERROR(Check(node, 2, WeightOf({cols})));
+  }
+  return node.in(0)->type;
+}
+
+absl::StatusOr<TensorType> SameAsFirst(const Node& node) {
+  DS_RETURN_IF_ERROR(Check(node, 0, Activations({kAny, kAny})));
+  return node.in(0)->type;
+}
+
+// rotary_dim is even and at most head_dim; freqs [rotary_dim / 2].
+absl::Status CheckRotary(const Node& node, int rotary_dim, int head_dim,
+                         int freqs) {
+  if (node.i(rotary_dim) < 0 || node.i(rotary_dim) > node.i(head_dim) ||
+      node.i(rotary_dim) % 2 != 0) {
+    return BadAttr(node, rotary_dim,
+                   absl::StrCat("an even number from 0 to head_dim (",
+                                node.i(head_dim), ")"));
+  }
+  return Check(node, freqs, WeightOf({node.i(rotary_dim) / 2}));
+}
+
+// x [T, heads * head_dim], positions [T], freqs [rotary_dim / 2] -> x.
+absl::StatusOr<TensorType> RopeShape(const Node& node) {
+  using In = operand::Rope;
+  using At = attr::Rope;
+  DS_RETURN_IF_ERROR(CheckRange(node, At::heads, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::head_dim, 1, limits::kHiddenSize));
+  DS_RETURN_IF_ERROR(
+      CheckRotary(node, At::rotary_dim, At::head_dim, In::freqs));
+  DS_RETURN_IF_ERROR(
+      Check(node, In::x,
+            Activations({kAny, node.i(At::heads) * node.i(At::head_dim)})));
+  DS_RETURN_IF_ERROR(
+      Check(node, In::positions, Indices({DimOf(node, In::x, 0)})));
+  return node.in(In::x)->type;
+}
+
+// The attributes that both attention ops have.
+template <typename At>
+absl::Status CheckHeads(const Node& node) {
+  DS_RETURN_IF_ERROR(CheckRange(node, At::heads, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::kv_heads, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::group, 1, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::head_offset, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::head_dim, 1, limits::kHiddenSize));
+  return CheckRange(node, At::window, 0, limits::kPositions);
+}
+
+// positions [T], slots [T], blocks [S, B].
+template <typename In>
+absl::Status CheckStepInputs(const Node& node, const Dim& tokens) {
+  DS_RETURN_IF_ERROR(Check(node, In::positions, Indices({tokens})));
+  DS_RETURN_IF_ERROR(Check(node, In::slots, Indices({tokens})));
+  return Check(node, In::blocks, Indices({kAny, kAny}));
+}
+
+// q [T, heads * head_dim], k and v [T, kv_heads * head_dim] -> q.
+absl::StatusOr<TensorType> AttentionShape(const Node& node) {
+  using In = operand::Attention;
+  using At = attr::Attention;
+  DS_RETURN_IF_ERROR(CheckHeads<At>(node));
+  const Dim q_cols = node.i(At::heads) * node.i(At::head_dim);
+  const Dim kv_cols = node.i(At::kv_heads) * node.i(At::head_dim);
+  DS_RETURN_IF_ERROR(Check(node, In::q, Activations({kAny, q_cols})));
+  const Dim& tokens = DimOf(node, In::q, 0);
+  DS_RETURN_IF_ERROR(Check(node, In::k, Activations({tokens, kv_cols})));
+  DS_RETURN_IF_ERROR(Check(node, In::v, Activations({tokens, kv_cols})));
+  DS_RETURN_IF_ERROR(CheckStepInputs<In>(node, tokens));
+  return node.in(In::q)->type;
+}
+
+// qkv [T, (heads + 2 kv_heads) * head_dim] -> [T, heads * head_dim].
+absl::StatusOr<TensorType> QkvAttentionShape(const Node& node) {
+  using In = operand::QkvAttention;
+  using At = attr::QkvAttention;
+  DS_RETURN_IF_ERROR(CheckHeads<At>(node));
+  DS_RETURN_IF_ERROR(
+      CheckRotary(node, At::rotary_dim, At::head_dim, In::freqs));
+  if (!node.operands[In::freqs].present() && node.i(At::rotary_dim) != 0) {
+    return BadAttr(node, At::rotary_dim, "0 where freqs is absent");
+  }
+  const int64_t heads = node.i(At::heads), dim = node.i(At::head_dim);
+  DS_RETURN_IF_ERROR(
+      Check(node, In::qkv,
+            Activations({kAny, (heads + 2 * node.i(At::kv_heads)) * dim})));
+  const Dim& tokens = DimOf(node, In::qkv, 0);
+  DS_RETURN_IF_ERROR(CheckStepInputs<In>(node, tokens));
+  return TensorType{node.in(In::qkv)->type.dtype, {tokens, heads * dim}};
+}
+
+// x [M, 2 I] -> [M, I].
+absl::StatusOr<TensorType> GatedActShape(const Node& node) {
+  DS_RETURN_IF_ERROR(Check(node, 0, Activations({kAny, kAny})));
+  TensorType type = node.in(0)->type;
+  Dim& cols = type.dims[1];
+  if (cols.is_symbol() || cols.size % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        node.def().spelling, ": x: found ", TypeText(type),
+        "; allowed: an even number of columns, gate and up in turn"));
+  }
+  cols.size /= 2;
+  return type;
+}
+
+// x [M, C], rows [R] -> [R, C].
+absl::StatusOr<TensorType> GatherRowsShape(const Node& node) {
+  using In = operand::GatherRows;
+  DS_RETURN_IF_ERROR(Check(node, In::x, Activations({kAny, kAny})));
+  DS_RETURN_IF_ERROR(Check(node, In::rows, Indices({kAny})));
+  TensorType type = node.in(In::x)->type;
+  type.dims[0] = DimOf(node, In::rows, 0);
+  return type;
+}
+
+// x [M, part] -> [M, total].
+absl::StatusOr<TensorType> AllGatherShape(const Node& node) {
+  DS_RETURN_IF_ERROR(Check(node, 0, Activations({kAny, kAny})));
+  TensorType type = node.in(0)->type;
+  Dim& cols = type.dims[1];
+  const int total = attr::AllGather::total;
+  if (cols.is_symbol() || node.i(total) < cols.size ||
+      node.i(total) > limits::kTensorBytes) {
+    return BadAttr(node, total,
+                   absl::StrCat("at least the columns of x, ", TypeText(type)));
+  }
+  cols = node.i(total);
+  return type;
+}
+
+// What holds for every op: as many operands and attributes as the table has,
+// required operands present, enums within their names, finite numbers.
+absl::Status CheckTable(const Node& node) {
+  const OpDef& def = node.def();
+  if (node.operands.size() != def.operands.size() ||
+      node.attrs.size() != def.attrs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        def.spelling, ": found ", node.operands.size(), " operands and ",
+        node.attrs.size(), " attributes; allowed: ", def.operands.size(),
+        " and ", def.attrs.size()));
+  }
+  for (size_t i = 0; i < def.operands.size(); ++i) {
+    if (!node.operands[i].present() && !def.operands[i].optional) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(def.spelling, ": operand ", def.operands[i].name,
+                       " is absent; it is required"));
+    }
+  }
+  for (size_t a = 0; a < def.attrs.size(); ++a) {
+    switch (def.attrs[a].type) {
+      case AttrType::kI64:
+        break;
+      case AttrType::kF64:
+        if (!std::isfinite(node.f(a))) {
+          return BadAttr(node, a, "a finite number");
+        }
+        break;
+      case AttrType::kEnum:
+        DS_RETURN_IF_ERROR(CheckRange(
+            node, a, 0, EnumValues(def.attrs[a].enum_name).size() - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TensorType> InferType(const Node& node) {
+  DS_RETURN_IF_ERROR(CheckTable(node));
+  switch (node.op) {
+#define OP(Name, spelling, tag, operands, attrs, shape, effect) \
+  case OpKind::k##Name:                                         \
+    return shape(node);
+#include "schema/ops.def"
+  }
+  return absl::InternalError("op outside of the table");
+}
+
+}  // namespace deepslice
