@@ -20,6 +20,12 @@ struct EncodeOptions {
   bool parse_special = true;
 };
 
+// Bytes [begin, end) of a text.
+struct ByteRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 // Immutable and thread-safe after loading.
 class Tokenizer {
  public:
@@ -33,9 +39,24 @@ class Tokenizer {
   // Any bytes; what is not UTF-8 is read as U+FFFD.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text, const EncodeOptions& options = {}) const = 0;
+  // The same for a text with parts that are not trusted: special tokens that
+  // touch one of the `plain` ranges stay text, whatever parse_special says.
+  // Ranges are sorted and don't overlap. Where a normaliser changed a stretch
+  // of text between tokens that holds a plain range, special tokens that are
+  // matched in normalised text stay text in all of that stretch.
+  virtual absl::StatusOr<std::vector<int32_t>> EncodeWithPlainRanges(
+      absl::string_view text, const EncodeOptions& options,
+      const std::vector<ByteRange>& plain) const = 0;
   // Ids outside [0, vocab_size) are InvalidArgument. Always valid UTF-8.
   virtual absl::StatusOr<std::string> Decode(
       const std::vector<int32_t>& ids, bool skip_special) const = 0;
+
+  // Appends the bytes that `id` adds to a decoded text, which need not be UTF-8
+  // by themselves. `first`: no token was written yet; updated. Decode and
+  // StreamDecoder are this and the replacement of invalid UTF-8.
+  virtual absl::Status AppendTokenBytes(int32_t id, bool skip_special,
+                                        bool* first,
+                                        std::string* out) const = 0;
 
   virtual int32_t vocab_size() const = 0;
   // -1 when the tokenizer names none.

@@ -26,6 +26,7 @@ inline constexpr int64_t kGgufStringBytes = 16 << 20;
 inline constexpr int64_t kGgufArrayItems = 64 << 20;
 inline constexpr int64_t kTokenizerMerges = 1 << 24;
 inline constexpr int64_t kAddedTokens = 1 << 20;
+inline constexpr int64_t kAddedTokenBytes = 4096;
 inline constexpr int64_t kTemplateBytes = 1 << 20;
 inline constexpr int64_t kTemplateSteps = 1'000'000;
 inline constexpr int64_t kTemplateOutputBytes = 4 << 20;

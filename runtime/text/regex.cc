@@ -1,0 +1,145 @@
+// The PCRE2 side: compile once with JIT, match anchored within limits.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "runtime/text/regex.h"
+
+#include <pcre2.h>
+
+#include <algorithm>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+constexpr size_t kMaxPatternBytes = 1 << 16;
+constexpr size_t kJitStackBytes = 1 << 20;
+constexpr uint32_t kHeapLimitKib = 64 << 10;
+// Steps of a first attempt; a match that needs more takes them out of the
+// matcher's whole allowance, kStepsPerMatcher + kStepsPerByte * total bytes.
+constexpr uint32_t kFirstSteps = 1000;
+constexpr uint64_t kStepsPerMatcher = 1'000'000;
+constexpr uint64_t kStepsPerByte = 64;
+
+std::string ErrorText(int code) {
+  PCRE2_UCHAR buffer[256];
+  if (pcre2_get_error_message(code, buffer, sizeof(buffer)) < 0) {
+    return absl::StrCat("error ", code);
+  }
+  return reinterpret_cast<const char*>(buffer);
+}
+
+}  // namespace
+
+struct Regex::Code {
+  ~Code() { pcre2_code_free(code); }
+  pcre2_code* code = nullptr;
+  bool jit = false;
+};
+
+struct Regex::Matcher::State {
+  ~State() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    pcre2_jit_stack_free(stack);
+  }
+  const Code* code = nullptr;
+  pcre2_match_data* data = nullptr;
+  pcre2_match_context* context = nullptr;
+  pcre2_jit_stack* stack = nullptr;  // made when the small one is not enough
+  uint64_t steps_left = 0;
+
+  int Match(absl::string_view text, size_t pos) {
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    return code->jit
+               ? pcre2_jit_match(code->code, subject, text.size(), pos, 0, data,
+                                 context)
+               : pcre2_match(code->code, subject, text.size(), pos,
+                             PCRE2_NO_UTF_CHECK, data, context);
+  }
+};
+
+Regex::Regex(std::unique_ptr<Code> code) : code_(std::move(code)) {}
+Regex::~Regex() = default;
+
+absl::StatusOr<std::unique_ptr<Regex>> Regex::Compile(
+    absl::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pattern has ", pattern.size(), " bytes; at most ",
+                     kMaxPatternBytes, " are allowed"));
+  }
+  DS_ASSIGN_OR_RETURN(const std::string pcre, TranslateOniguruma(pattern));
+  auto code = std::make_unique<Code>();
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  // Anchored here and not at match time: that would leave the JIT. Ruby's ^
+  // and $ are the borders of lines.
+  code->code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(pcre.data()), pcre.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_MULTILINE |
+          PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE,
+      &error, &offset, nullptr);
+  if (!code->code) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pattern \"", pattern, "\": ", ErrorText(error)));
+  }
+  // Where JIT can't have writable code, the interpreter matches the same.
+  code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
+  return absl::WrapUnique(new Regex(std::move(code)));
+}
+
+Regex::Matcher::Matcher(const Regex& regex, size_t total_bytes)
+    : state_(std::make_unique<State>()) {
+  state_->code = regex.code_.get();
+  state_->data = pcre2_match_data_create(1, nullptr);
+  state_->context = pcre2_match_context_create(nullptr);
+  state_->steps_left = kStepsPerMatcher + kStepsPerByte * total_bytes;
+  pcre2_set_match_limit(state_->context, kFirstSteps);
+  pcre2_set_heap_limit(state_->context, kHeapLimitKib);
+}
+Regex::Matcher::~Matcher() = default;
+
+absl::StatusOr<bool> Regex::Matcher::MatchAt(absl::string_view text, size_t pos,
+                                             size_t* end) {
+  const int rc = state_->Match(text, pos);
+  if (rc >= 0) {
+    *end = pcre2_get_ovector_pointer(state_->data)[1];
+    return true;
+  }
+  if (rc == PCRE2_ERROR_NOMATCH) return false;
+  return MatchSlowly(text, pos, end);
+}
+
+absl::StatusOr<bool> Regex::Matcher::MatchSlowly(absl::string_view text,
+                                                 size_t pos, size_t* end) {
+  State& s = *state_;
+  uint64_t limit = kFirstSteps;
+  int rc = PCRE2_ERROR_MATCHLIMIT;
+  while (true) {
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT && s.stack == nullptr) {
+      s.stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
+      pcre2_jit_stack_assign(s.context, nullptr, s.stack);
+    } else if (rc == PCRE2_ERROR_MATCHLIMIT && s.steps_left > 0) {
+      limit = std::min(limit * 16, s.steps_left);
+      limit = std::min<uint64_t>(limit, UINT32_MAX);
+      s.steps_left -= limit;
+      pcre2_set_match_limit(s.context, static_cast<uint32_t>(limit));
+    } else {
+      break;
+    }
+    rc = s.Match(text, pos);
+    if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) {
+      pcre2_set_match_limit(s.context, kFirstSteps);
+      if (rc >= 0) *end = pcre2_get_ovector_pointer(s.data)[1];
+      return rc >= 0;
+    }
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the tokenizer's pattern takes too long on this text, at byte ", pos,
+      ": ", ErrorText(rc), "; use a tokenizer whose pattern does not backtrack",
+      " without bound"));
+}
+
+}  // namespace deepslice
