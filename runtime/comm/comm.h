@@ -25,12 +25,14 @@ class Comm {
   // r's part at [PartBegin(total, size, r), PartBegin(total, size, r + 1)).
   virtual absl::Status AllGatherColumns(const float* in, float* out,
                                         int64_t rows, int64_t total) = 0;
-  // Rank 0's bytes to all; size is equal in all ranks, at most max_bytes() .
+  // Rank 0's bytes to all; `bytes` is equal in all ranks.
   virtual absl::Status Broadcast(void* data, int64_t bytes) = 0;
   // Waits until all ranks are here.
   virtual absl::Status Barrier() = 0;
   // Tells the others why this rank leaves; their calls then fail with `why`.
   virtual void Abort(const absl::Status& why) = 0;
+  // The step that this rank begins, for the message when it is lost.
+  virtual void SetStep(int64_t step) {}
 };
 
 }  // namespace deepslice

@@ -1,0 +1,293 @@
+#include "runtime/comm/shm.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/comm/call.h"
+#include "runtime/comm/shm_messages.h"
+#include "runtime/comm/shm_rendezvous.h"
+#include "schema/base/checked_math.h"
+#include "schema/base/digest.h"
+#include "schema/base/file.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// Up to here each rank reads all others' values itself: one meeting. Beyond,
+// each sums its part and reads the sums: two meetings, but less reading.
+constexpr int64_t kDirectFloats = 16 << 10;
+
+// Sees other ranks end, through the sockets that they hold.
+class Watcher {
+ public:
+  // `sockets` and `segment` must outlive it. Rank 0 watches all others, which
+  // watch rank 0.
+  Watcher(const ShmSegment& segment, const std::vector<ScopedFd>& sockets,
+          int rank)
+      : segment_(segment), stop_(eventfd(0, EFD_CLOEXEC)) {
+    for (size_t i = 0; i < sockets.size(); ++i) {
+      if (!sockets[i].valid()) continue;
+      polled_.push_back({sockets[i].get(), POLLIN, 0});
+      ranks_.push_back(rank == 0 ? static_cast<int>(i) : 0);
+    }
+    polled_.push_back({stop_.get(), POLLIN, 0});
+    // Signals are for the program's own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { Watch(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~Watcher() {
+    const uint64_t one = 1;
+    if (write(stop_.get(), &one, sizeof(one)) < 0) polled_.back().fd = -1;
+    thread_.join();
+  }
+
+ private:
+  void Watch() {
+    for (;;) {
+      if (poll(polled_.data(), polled_.size(), -1) < 0 && errno != EINTR) {
+        return;
+      }
+      if (polled_.back().revents != 0) return;
+      for (size_t i = 0; i + 1 < polled_.size(); ++i) {
+        if (polled_[i].revents == 0) continue;
+        char byte;
+        const ssize_t n =
+            recv(polled_[i].fd, &byte, 1, MSG_DONTWAIT | MSG_TRUNC);
+        if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) continue;
+        polled_[i].fd = -1;  // poll skips it from now on
+        const ShmRank& lost = segment_.rank(ranks_[i]);
+        if (lost.left.load() != 0) continue;
+        segment_.Fail(absl::AbortedError(
+            absl::StrCat(segment_.Name(ranks_[i]), " was lost at step ",
+                         lost.step.load())));
+      }
+    }
+  }
+
+  const ShmSegment& segment_;
+  std::vector<pollfd> polled_;
+  std::vector<int> ranks_;  // of polled_, but for the last
+  ScopedFd stop_;
+  std::thread thread_;
+};
+
+class ShmComm final : public Comm {
+ public:
+  ShmComm(Meeting meeting, const ShmOptions& options)
+      : meeting_(std::move(meeting)),
+        rank_(options.rank),
+        size_(options.world),
+        hang_(options.hang_timeout),
+        watcher_(meeting_.segment, meeting_.sockets, options.rank) {
+    cpu_set_t cores;
+    // Spinning takes the core that a rank needs which is waited for.
+    if (sched_getaffinity(0, sizeof(cores), &cores) == 0 &&
+        CPU_COUNT(&cores) < size_) {
+      spin_ = absl::ZeroDuration();
+    }
+  }
+  ~ShmComm() override {
+    mine().left.store(1);
+    segment().Wake(rank_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void SetStep(int64_t step) override {
+    mine().step.store(step, std::memory_order_relaxed);
+  }
+
+  absl::Status AllReduceSum(float* data, int64_t count) override {
+    const uint64_t call = CallWord(CallKind::kAllReduce, count);
+    if (count == 0) return Meet(call);
+    const bool direct = count <= kDirectFloats || size_ <= 2;
+    for (int64_t i = 0; i < count; i += ShmSegment::kBufferFloats) {
+      const int64_t n = std::min(ShmSegment::kBufferFloats, count - i);
+      DS_RETURN_IF_ERROR(direct ? SumDirect(data + i, n, call)
+                                : SumInParts(data + i, n, call));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AllGatherColumns(const float* in, float* out, int64_t rows,
+                                int64_t total) override {
+    const uint64_t call = CallWord(CallKind::kAllGather, rows * total);
+    // Every rank's part is cut alike, so that all have the same meetings.
+    const int64_t longest = rows * CeilDiv(total, size_);
+    if (longest == 0) return Meet(call);
+    const int64_t mine = rows * PartOf(total, rank_);
+    for (int64_t i = 0; i < longest; i += ShmSegment::kBufferFloats) {
+      const int64_t end = i + ShmSegment::kBufferFloats;
+      if (i < mine) {
+        std::memcpy(Next(), in + i, (std::min(end, mine) - i) * sizeof(float));
+      }
+      DS_RETURN_IF_ERROR(Meet(call));
+      for (int r = 0; r < size_; ++r) {
+        const int64_t part = PartOf(total, r);
+        ScatterColumns(Met(r), i, std::min(end, rows * part), part,
+                       PartBegin(total, size_, r), total, out);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Broadcast(void* data, int64_t bytes) override {
+    const uint64_t call = CallWord(CallKind::kBroadcast, bytes);
+    if (bytes == 0) return Meet(call);
+    char* at = static_cast<char*>(data);
+    for (int64_t i = 0; i < bytes; i += ShmSegment::kBufferBytes) {
+      const int64_t n = std::min(ShmSegment::kBufferBytes, bytes - i);
+      if (rank_ == 0) std::memcpy(Next(), at + i, n);
+      DS_RETURN_IF_ERROR(Meet(call));
+      if (rank_ != 0) std::memcpy(at + i, Met(0), n);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Barrier() override {
+    return Meet(CallWord(CallKind::kBarrier, 0));
+  }
+
+  void Abort(const absl::Status& why) override {
+    segment().Fail(absl::AbortedError(absl::StrCat(
+        segment().Name(rank_), " stopped: ", why.ToString())));
+  }
+
+ private:
+  const ShmSegment& segment() const { return meeting_.segment; }
+  ShmRank& mine() const { return segment().rank(rank_); }
+  int64_t PartOf(int64_t total, int r) const {
+    return PartBegin(total, size_, r + 1) - PartBegin(total, size_, r);
+  }
+
+  // This rank's buffer for the next meeting. The ranks read it until they come
+  // to the meeting after that, so two buffers in turn are enough.
+  float* Next() const { return segment().buffer(rank_, met_ + 1); }
+  // What rank r brought to the last meeting.
+  const float* Met(int r) const { return segment().buffer(r, met_); }
+
+  absl::Status Meet(uint64_t call) {
+    if (segment().failed()) return segment().failure();
+    const uint32_t n = met_ + 1;
+    segment().Arrive(rank_, n, call);
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      DS_RETURN_IF_ERROR(segment().WaitFor(r, n, spin_, hang_));
+      const uint64_t theirs = segment().rank(r).call[n % 2];
+      if (theirs == call) continue;
+      segment().Fail(CallsDiffer(n, rank_, call, r, theirs));
+      return segment().failure();
+    }
+    met_ = n;
+    return absl::OkStatus();
+  }
+
+  absl::Status SumDirect(float* data, int64_t n, uint64_t call) {
+    std::memcpy(Next(), data, n * sizeof(float));
+    DS_RETURN_IF_ERROR(Meet(call));
+    std::memcpy(data, Met(0), n * sizeof(float));
+    for (int r = 1; r < size_; ++r) AddInto(data, Met(r), n);
+    return absl::OkStatus();
+  }
+
+  absl::Status SumInParts(float* data, int64_t n, uint64_t call) {
+    std::memcpy(Next(), data, n * sizeof(float));
+    DS_RETURN_IF_ERROR(Meet(call));
+    const int64_t begin = PartBegin(n, size_, rank_);
+    const int64_t part = PartOf(n, rank_);
+    float* sum = Next() + begin;
+    std::memcpy(sum, Met(0) + begin, part * sizeof(float));
+    for (int r = 1; r < size_; ++r) AddInto(sum, Met(r) + begin, part);
+    DS_RETURN_IF_ERROR(Meet(call));
+    for (int r = 0; r < size_; ++r) {
+      const int64_t at = PartBegin(n, size_, r);
+      std::memcpy(data + at, Met(r) + at, PartOf(n, r) * sizeof(float));
+    }
+    return absl::OkStatus();
+  }
+
+  const Meeting meeting_;
+  const int rank_, size_;
+  const absl::Duration hang_;
+  absl::Duration spin_ = absl::Microseconds(20);
+  uint32_t met_ = 0;  // meetings so far
+  const Watcher watcher_;  // last: it ends first
+};
+
+absl::Status CheckOptions(const ShmOptions& o) {
+  if (o.world < 1 || o.world > limits::kWorldSize || o.rank < 0 ||
+      o.rank >= o.world) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", o.rank, " of ", o.world,
+                     ": ranks are 0 to one less than their number, which is "
+                     "1 to ", limits::kWorldSize));
+  }
+  if (o.plan_set_id.size() > kMaxPlanSetId) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a plan set id of ", o.plan_set_id.size(), " bytes; at "
+                     "most ", kMaxPlanSetId, " are allowed"));
+  }
+  const size_t wanted = o.rank == 0 ? o.world - 1 : 1;
+  if (!o.sockets.empty() && o.sockets.size() != wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", o.rank, " of ", o.world, " was given ",
+                     o.sockets.size(), " sockets; it needs ", wanted));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Comm>> ConnectShm(const ShmOptions& options) {
+  DS_RETURN_IF_ERROR(CheckOptions(options));
+  absl::StatusOr<Meeting> meeting =
+      options.rank == 0 ? MeetAsFirst(options) : MeetAsOther(options);
+  if (!meeting.ok()) return meeting.status();
+  return std::make_unique<ShmComm>(*std::move(meeting), options);
+}
+
+std::string DefaultShmAddress(absl::string_view launch_id) {
+  const char* runtime = getenv("XDG_RUNTIME_DIR");
+  const std::string base =
+      runtime != nullptr && runtime[0] == '/' && DirectoryExists(runtime)
+          ? runtime
+          : "/tmp";
+  return absl::StrFormat("%s/deepslice-%d/%016x.sock", base, geteuid(),
+                         Xxh3(launch_id));
+}
+
+absl::StatusOr<RankSockets> MakeRankSockets(int world) {
+  RankSockets out;
+  for (int r = 1; r < world; ++r) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+      const int error = errno;
+      for (const int fd : out.of_rank0) close(fd);
+      for (const int fd : out.of_others) close(fd);
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "a socket for rank ", r, ": ", std::strerror(error)));
+    }
+    out.of_rank0.push_back(ends[0]);
+    out.of_others.push_back(ends[1]);
+  }
+  return out;
+}
+
+}  // namespace deepslice
