@@ -38,6 +38,9 @@ struct TensorInfo {
   // GGUF's llama converter stores the rows of q and k so that rotary pairs lie
   // side by side; > 0 is the number of heads whose rows ReadRows puts back.
   int rotary_heads = 0;
+  // GGUF stores GPT-2's linear weights as [out, in] although the published
+  // layout is [in, out]. `shape` and ReadRows stay as stored.
+  bool transposed_from_published = false;
 
   int64_t num_elements() const;
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
@@ -77,9 +80,9 @@ class Checkpoint {
   // Things a user should know ("model.safetensors is ignored: ..."), in order.
   virtual const std::vector<std::string>& notes() const = 0;
 
-  // Rows [begin, end) of the tensor's first dim, widened exactly to float:
-  // out holds (end - begin) * row_elements(). A scalar has one row. Integer
-  // tensors are refused. NaN and Inf pass.
+  // Rows [begin, end) of the tensor's first dim, widened exactly to float (F64
+  // is rounded to it): out holds (end - begin) * row_elements(). A scalar has
+  // one row. Integer tensors are refused. NaN and Inf pass.
   absl::Status ReadRows(const TensorInfo& t, int64_t begin, int64_t end,
                         absl::Span<float> out) const;
   // The same rows as stored bytes, when storage is kPlain and rotary_heads is

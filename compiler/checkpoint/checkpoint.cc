@@ -1,0 +1,108 @@
+#include "compiler/checkpoint/checkpoint.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/checkpoint/dequantize.h"
+#include "compiler/checkpoint/gguf_checkpoint.h"
+#include "compiler/checkpoint/hf_folder.h"
+#include "compiler/checkpoint/untrusted_text.h"
+#include "schema/base/check.h"
+#include "schema/base/file.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// The stored row that holds row `row` of the published tensor: within a head,
+// published row i of the first half is stored at 2i, of the second at 2i + 1.
+int64_t StoredRow(const TensorInfo& t, int64_t row) {
+  const int64_t head_rows = t.rows() / t.rotary_heads;
+  const int64_t half = head_rows / 2;
+  const int64_t r = row % head_rows;
+  return row - r + (r < half ? 2 * r : 2 * (r - half) + 1);
+}
+
+void ReadElements(const TensorInfo& t, const uint8_t* data, int64_t first,
+                  int64_t count, float* out) {
+  if (t.storage == Storage::kPlain) {
+    WidenToFloat(t.dtype, data + first * DTypeSize(t.dtype), count, out);
+  } else {
+    DequantizeBlocks(t.storage, data, first, count, out);
+  }
+}
+
+}  // namespace
+
+int64_t TensorInfo::num_elements() const {
+  int64_t n = 1;
+  for (int64_t dim : shape) n *= dim;
+  return n;
+}
+
+int64_t TensorInfo::row_elements() const {
+  int64_t n = 1;
+  for (size_t i = 1; i < shape.size(); ++i) n *= shape[i];
+  return n;
+}
+
+absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
+                                  int64_t end, absl::Span<float> out) const {
+  if (!IsFloat(t.dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(files()[t.file].path, ": tensor ", Quoted(t.name),
+                     ": has type ", DTypeName(t.dtype),
+                     "; a weight must have a floating type"));
+  }
+  const int64_t width = t.row_elements();
+  if (begin < 0 || end < begin || end > t.rows() ||
+      static_cast<int64_t>(out.size()) != (end - begin) * width) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", Quoted(t.name), ": rows ", begin, " to ", end, " of ",
+        t.rows(), " into ", out.size(), " floats"));
+  }
+  const absl::string_view bytes = file_bytes(t.file);
+  DS_CHECK(t.offset <= bytes.size() && t.bytes <= bytes.size() - t.offset);
+  const uint8_t* data =
+      reinterpret_cast<const uint8_t*>(bytes.data()) + t.offset;
+  if (t.rotary_heads == 0) {
+    ReadElements(t, data, begin * width, (end - begin) * width, out.data());
+    return absl::OkStatus();
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    ReadElements(t, data, StoredRow(t, row) * width, width,
+                 out.data() + (row - begin) * width);
+  }
+  return absl::OkStatus();
+}
+
+absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
+                                      int64_t end) const {
+  if (t.storage != Storage::kPlain || t.rotary_heads != 0 || begin < 0 ||
+      end < begin || end > t.rows()) {
+    return {};
+  }
+  const int64_t row_bytes = t.row_elements() * DTypeSize(t.dtype);
+  return file_bytes(t.file).substr(t.offset + begin * row_bytes,
+                                   (end - begin) * row_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
+    const std::string& path, const OpenOptions& options) {
+  if (DirectoryExists(path)) return OpenHfFolder(path, options);
+  if (!FileExists(path)) {
+    return absl::NotFoundError(absl::StrCat(
+        path, ": no such file or folder; give a Hugging Face folder, a "
+              ".safetensors file or a .gguf file"));
+  }
+  if (absl::EndsWith(path, ".safetensors")) return OpenSafetensorsFile(path);
+  DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(path));
+  if (absl::EndsWith(path, ".gguf") ||
+      absl::StartsWith(source.bytes, kGgufMagic)) {
+    return OpenGguf(std::move(source));
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      path, ": a kind of file that is not read; give a Hugging Face folder, a "
+            ".safetensors file or a .gguf file"));
+}
+
+}  // namespace deepslice

@@ -1,0 +1,114 @@
+#include "compiler/checkpoint/gguf_checkpoint.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/checkpoint/gguf_architecture.h"
+#include "compiler/checkpoint/gguf_config.h"
+#include "compiler/checkpoint/side_files.h"
+#include "compiler/checkpoint/untrusted_text.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+absl::StatusOr<const GgufArchitecture*> ArchitectureOf(
+    const json::Value& metadata) {
+  const json::Value* name = metadata.Find("general.architecture");
+  if (name == nullptr || !name->is_string()) {
+    return absl::InvalidArgumentError(
+        "general.architecture: is absent; a model file names it");
+  }
+  const GgufArchitecture* found = FindGgufArchitecture(name->as_string());
+  if (found == nullptr) {
+    return absl::UnimplementedError(absl::StrCat(
+        "general.architecture: found ", Quoted(name->as_string()),
+        "; supported: ", GgufArchitectureNames()));
+  }
+  return found;
+}
+
+// Refuses files that are no whole model.
+absl::Status CheckWhole(const GgufFile& file) {
+  const json::Value* type = file.metadata.Find("general.type");
+  if (type != nullptr && type->is_string() && type->as_string() != "model") {
+    return absl::UnimplementedError(
+        absl::StrCat("general.type: found ", Quoted(type->as_string()),
+                     "; only \"model\" is read"));
+  }
+  const json::Value* count = file.metadata.Find("split.count");
+  if (count != nullptr && count->is_int() && count->as_int() > 1) {
+    return absl::UnimplementedError(absl::StrCat(
+        "split.count: this is one of ", count->as_int(),
+        " parts of a model; join them with llama-gguf-split --merge"));
+  }
+  if (file.tensors.empty()) {
+    return absl::InvalidArgumentError(
+        "holds no tensors (a vocabulary only); a model file is needed");
+  }
+  return absl::OkStatus();
+}
+
+// Gives every tensor its published name and says how its rows are stored.
+absl::Status Translate(const GgufArchitecture& architecture,
+                       const GgufConfig& config,
+                       std::vector<TensorInfo>* tensors) {
+  absl::flat_hash_set<std::string> names;
+  for (TensorInfo& t : *tensors) {
+    PublishedName name = TranslateGgufName(architecture, t.stored_name);
+    if (!name.published.empty()) t.name = std::move(name.published);
+    if (!names.insert(t.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", Quoted(t.stored_name), ": another tensor "
+                       "already stands for ", Quoted(t.name)));
+    }
+    t.transposed_from_published =
+        name.rows == GgufRows::kTransposed && t.shape.size() == 2;
+    if (name.rows != GgufRows::kQueryPairs &&
+        name.rows != GgufRows::kKeyPairs) {
+      continue;
+    }
+    const int64_t heads = name.rows == GgufRows::kQueryPairs
+                              ? config.query_heads
+                              : config.key_heads;
+    if (t.rows() % heads != 0 || t.rows() / heads % 2 != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", Quoted(t.stored_name), ": has ", t.rows(),
+          " rows; must be ", heads, " heads of an even number of rows"));
+    }
+    t.rotary_heads = static_cast<int>(heads);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Fill(GgufFile file, CheckpointParts* parts) {
+  DS_RETURN_IF_ERROR(CheckWhole(file));
+  DS_ASSIGN_OR_RETURN(const GgufArchitecture* architecture,
+                      ArchitectureOf(file.metadata));
+  DS_ASSIGN_OR_RETURN(GgufConfig config, MakeGgufConfig(*architecture, file));
+  DS_RETURN_IF_ERROR(Translate(*architecture, config, &file.tensors));
+  const json::Value* text = file.metadata.Find("tokenizer.chat_template");
+  if (text != nullptr && text->is_string()) {
+    DS_RETURN_IF_ERROR(Annotate(CheckTemplateSize(text->as_string()),
+                                "tokenizer.chat_template"));
+    parts->chat_template = text->as_string();
+  }
+  parts->tensors = std::move(file.tensors);
+  parts->config = std::move(config.config);
+  parts->gguf_metadata = std::move(file.metadata);
+  parts->notes = std::move(config.notes);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenGguf(SourceBytes source) {
+  DS_ASSIGN_OR_RETURN(GgufFile file, ReadGguf(source.bytes, source.path));
+  CheckpointParts parts;
+  const std::string path = source.path;
+  DS_RETURN_IF_ERROR(Annotate(Fill(std::move(file), &parts), path));
+  for (std::string& note : parts.notes) note = absl::StrCat(path, ": ", note);
+  parts.sources.push_back(std::move(source));
+  return MakeCheckpoint(std::move(parts));
+}
+
+}  // namespace deepslice

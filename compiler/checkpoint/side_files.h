@@ -1,0 +1,23 @@
+// What lies beside the weights: configs, tokenizer and chat template.
+#ifndef DEEPSLICE_COMPILER_CHECKPOINT_SIDE_FILES_H_
+#define DEEPSLICE_COMPILER_CHECKPOINT_SIDE_FILES_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "compiler/checkpoint/loaded_checkpoint.h"
+
+namespace deepslice {
+
+// Fills config (required), generation_config, tokenizer_config,
+// tokenizer_json_path and chat_template from `folder`. A file that is present
+// but damaged is an error.
+absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts);
+
+// Ok, or ResourceExhausted when a template is longer than limits.h allows.
+absl::Status CheckTemplateSize(absl::string_view text);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_CHECKPOINT_SIDE_FILES_H_
