@@ -1,0 +1,84 @@
+// DescribeModel, step by step, and the coverage as JSON.
+#include "compiler/model.h"
+
+#include <map>
+
+#include "compiler/config_support.h"
+#include "compiler/model_attributes.h"
+#include "compiler/model_weights.h"
+#include "compiler/policy.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// The type of most elements; f64 counts as f32.
+DType OwnDType(const Checkpoint& checkpoint) {
+  std::map<DType, int64_t> elements;
+  for (const TensorInfo& t : checkpoint.tensors()) {
+    if (t.storage != Storage::kPlain) return DType::kBF16;
+    if (!IsFloat(t.dtype)) continue;
+    elements[t.dtype == DType::kF64 ? DType::kF32 : t.dtype] +=
+        t.num_elements();
+  }
+  DType best = DType::kF32;
+  for (const auto& [dtype, count] : elements) {
+    if (count > elements[best]) best = dtype;
+  }
+  return best;
+}
+
+json::Value Strings(const std::vector<std::string>& strings) {
+  json::Value out = json::Value::Array();
+  for (const std::string& s : strings) out.Add(s);
+  return out;
+}
+
+}  // namespace
+
+const ModelWeight* ModelDescription::FindWeight(absl::string_view name) const {
+  for (const ModelWeight& w : weights) {
+    if (w.name == name) return &w;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<ModelDescription> DescribeModel(const Checkpoint& checkpoint,
+                                               const DescribeOptions& options) {
+  const json::Value& config = checkpoint.config();
+  DS_RETURN_IF_ERROR(CheckConfigSupported(config));
+  DS_ASSIGN_OR_RETURN(const Policy* policy, MatchPolicy(config));
+  ModelDescription model;
+  ModelFlags flags;
+  DS_RETURN_IF_ERROR(DescribeAttributes(*policy, config, &model, &flags));
+  DS_RETURN_IF_ERROR(
+      ResolveWeights(*policy, flags, checkpoint, options, &model));
+  DS_RETURN_IF_ERROR(NoteConfig(config, model.vocab_size, &model.notes));
+  model.dtype = OwnDType(checkpoint);
+  return model;
+}
+
+json::Value CoverageJson(const Coverage& coverage) {
+  json::Value out = json::Value::Array();
+  for (const TensorUse& use : coverage.tensors) {
+    json::Value& row = out.Add(json::Value::Object());
+    row.Set("tensor", use.tensor);
+    switch (use.kind) {
+      case TensorUse::Kind::kUsed:
+        row.Set("use", "weight");
+        row.Set("weights", Strings(use.weights));
+        break;
+      case TensorUse::Kind::kTied:
+        row.Set("use", "tied");
+        row.Set("weights", Strings(use.weights));
+        break;
+      case TensorUse::Kind::kUnused:
+        row.Set("use", "unused");
+        row.Set("rule", use.rule);
+        break;
+    }
+  }
+  return out;
+}
+
+}  // namespace deepslice

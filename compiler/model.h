@@ -1,0 +1,116 @@
+// What a checkpoint holds, in the product's own words: sizes, attributes of the
+// block, and where every weight of the graph comes from.
+#ifndef DEEPSLICE_COMPILER_MODEL_H_
+#define DEEPSLICE_COMPILER_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "compiler/checkpoint/checkpoint.h"
+#include "ir/graph.h"
+#include "schema/base/dtype.h"
+#include "schema/base/json.h"
+#include "schema/ops.h"
+#include "schema/roles.h"
+
+namespace deepslice {
+
+enum class NormKind { kRms, kLayer };
+enum class PositionKind { kRope, kLearned };
+
+// Rotary positions: the formula of passes/formula.h that makes the table of
+// frequencies, and how the table is applied.
+struct RopeAttributes {
+  std::string formula;
+  std::vector<std::pair<std::string, double>> arguments;
+  RopeStyle style = RopeStyle::kHalf;
+  int64_t rotary_dim = 0;  // even, at most head_dim
+  double scale = 1;        // of cos and sin: yarn's attention factor
+};
+
+// What differs from layer to layer.
+struct LayerAttributes {
+  int64_t window = 0;  // 0: all earlier tokens are seen
+  double attention_scale = 1;
+};
+
+// A weight of the graph: name without @, logical shape, recipe.
+struct ModelWeight {
+  std::string name;  // "layers.3.attn_q.bias"
+  Role role = Role::kNorm;
+  std::vector<int64_t> shape;  // [out, in] or [n]
+  WeightSource source;
+};
+
+// What became of one tensor of the checkpoint.
+struct TensorUse {
+  enum class Kind { kUsed, kTied, kUnused };
+  std::string tensor;
+  Kind kind = Kind::kUsed;
+  std::vector<std::string> weights;  // of the graph; kTied: those it equals
+  std::string rule;                  // kUnused: the policy's pattern
+};
+
+// Every tensor of the checkpoint, once, sorted by name.
+struct Coverage {
+  std::vector<TensorUse> tensors;
+};
+// [{"tensor", "use": "weight" | "tied" | "unused", "weights" or "rule"}].
+json::Value CoverageJson(const Coverage& coverage);
+
+struct ModelDescription {
+  std::string family;        // the policy's name
+  std::string architecture;  // as published: "LlamaForCausalLM"
+
+  int64_t hidden_size = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // divides heads
+  int64_t head_dim = 0;
+  int64_t inner_size = 0;  // of the MLP
+  int64_t vocab_size = 0;  // rows of the embedding
+  int64_t max_positions = 0;
+
+  NormKind norm = NormKind::kRms;
+  double norm_eps = 0;
+  Act activation = Act::kSilu;
+  bool gated = false;
+  PositionKind positions = PositionKind::kRope;
+  RopeAttributes rope;  // kRope only
+  bool tied_head = false;
+  std::vector<LayerAttributes> layer;  // one per layer
+
+  // The checkpoint's own 16- or 32-bit type: of most of its elements; bf16 when
+  // any tensor is stored as quantised blocks.
+  DType dtype = DType::kF32;
+
+  std::vector<ModelWeight> weights;
+  Coverage coverage;
+  // Things a user should know, in order.
+  std::vector<std::string> notes;
+
+  // nullptr when there is none of that name.
+  const ModelWeight* FindWeight(absl::string_view name) const;
+};
+
+struct DescribeOptions {
+  // A head that is absent is the embedding although the config says otherwise.
+  bool assume_tied = false;
+  // A head that differs from the embedding is used although the config says
+  // they are one.
+  bool trust_lm_head = false;
+};
+
+// Matches a policy and describes the model. Reads no tensor but a head that has
+// to be compared with the embedding. Errors name the config's key or the
+// tensors; Unimplemented for what is valid and not supported.
+absl::StatusOr<ModelDescription> DescribeModel(
+    const Checkpoint& checkpoint, const DescribeOptions& options = {});
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_MODEL_H_

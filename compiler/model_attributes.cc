@@ -1,0 +1,195 @@
+// Evaluates each attribute by name and checks it against its range.
+#include "compiler/model_attributes.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/config_rope.h"
+#include "compiler/config_support.h"
+#include "compiler/config_window.h"
+#include "compiler/policy_expression.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// The attributes of one policy over one config.
+class Attributes {
+ public:
+  Attributes(const Policy& policy, const json::Value& config)
+      : policy_(policy), config_(config) {}
+
+  // Null when the policy has no such attribute.
+  absl::StatusOr<ConfigValue> Get(absl::string_view name) const {
+    const json::Value* expression = policy_.attributes.Find(name);
+    if (expression == nullptr) return ConfigValue();
+    return EvaluateExpression(*expression, policy_.attributes, config_);
+  }
+  absl::StatusOr<int64_t> Int(absl::string_view name, int64_t lo,
+                              int64_t hi) const {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
+    return ConfigInt(v, lo, hi);
+  }
+  // `otherwise` when the attribute is absent or null.
+  absl::StatusOr<int64_t> IntOr(absl::string_view name, int64_t otherwise,
+                                int64_t lo, int64_t hi) const {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
+    if (!v.present()) return otherwise;
+    return ConfigInt(v, lo, hi);
+  }
+  absl::StatusOr<bool> BoolOr(absl::string_view name, bool otherwise) const {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
+    if (!v.present()) return otherwise;
+    return ConfigBool(v);
+  }
+  // The index of the attribute's text in `values`.
+  absl::StatusOr<int> OneOf(
+      absl::string_view name,
+      std::initializer_list<absl::string_view> values) const {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
+    int index = 0;
+    std::string allowed;
+    for (absl::string_view value : values) {
+      if (v.value.is_string() && v.value.as_string() == value) return index;
+      absl::StrAppend(&allowed, index++ == 0 ? "" : ", ", value);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("policies/", policy_.name, ".json: attributes.", name,
+                     ": found ", FoundText(v.value), "; allowed: ", allowed));
+  }
+
+ private:
+  const Policy& policy_;
+  const json::Value& config_;
+};
+
+absl::Status DescribeSizes(const Attributes& a, ModelDescription* m) {
+  DS_ASSIGN_OR_RETURN(m->hidden_size,
+                      a.Int("hidden_size", 1, limits::kHiddenSize));
+  DS_ASSIGN_OR_RETURN(m->layers, a.Int("layers", 1, limits::kLayers));
+  DS_ASSIGN_OR_RETURN(m->heads, a.Int("heads", 1, limits::kHeads));
+  DS_ASSIGN_OR_RETURN(m->kv_heads, a.Int("kv_heads", 1, limits::kHeads));
+  DS_ASSIGN_OR_RETURN(m->head_dim,
+                      a.Int("head_dim", 1, limits::kHiddenSize));
+  DS_ASSIGN_OR_RETURN(m->inner_size,
+                      a.Int("inner_size", 1, 16 * limits::kHiddenSize));
+  DS_ASSIGN_OR_RETURN(m->max_positions,
+                      a.Int("max_positions", 1, limits::kPositions));
+  DS_ASSIGN_OR_RETURN(const ConfigValue vocab, a.Get("vocab_size"));
+  const bool given =
+      vocab.present() && !(vocab.value.is_int() && vocab.value.as_int() == -1);
+  if (given) {
+    DS_ASSIGN_OR_RETURN(m->vocab_size, ConfigInt(vocab, 1, limits::kVocab));
+  }
+  DS_ASSIGN_OR_RETURN(const ConfigValue kv, a.Get("kv_heads"));
+  if (m->heads % m->kv_heads != 0) {
+    return ConfigError(
+        kv, absl::StrCat("a divisor of the ", m->heads, " attention heads"));
+  }
+  if (m->heads * m->head_dim > 16 * limits::kHiddenSize) {
+    DS_ASSIGN_OR_RETURN(const ConfigValue dim, a.Get("head_dim"));
+    return ConfigError(dim, absl::StrCat(m->heads, " heads of it make at most ",
+                                         16 * limits::kHiddenSize));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeBlock(const Attributes& a, ModelDescription* m,
+                           ModelFlags* flags) {
+  DS_ASSIGN_OR_RETURN(const int norm, a.OneOf("norm", {"rms", "layer"}));
+  m->norm = norm == 0 ? NormKind::kRms : NormKind::kLayer;
+  DS_RETURN_IF_ERROR(a.OneOf("norm_placement", {"pre"}).status());
+  DS_ASSIGN_OR_RETURN(const ConfigValue eps, a.Get("norm_eps"));
+  DS_ASSIGN_OR_RETURN(m->norm_eps, ConfigNumber(eps));
+  if (m->norm_eps < 0) return ConfigError(eps, "a number of at least 0");
+  DS_ASSIGN_OR_RETURN(const ConfigValue act, a.Get("activation"));
+  DS_ASSIGN_OR_RETURN(const std::string act_name, ConfigString(act));
+  DS_ASSIGN_OR_RETURN(m->activation, ActivationOf(act_name, act.place));
+  DS_ASSIGN_OR_RETURN(m->gated, a.BoolOr("gated", false));
+  DS_ASSIGN_OR_RETURN(m->tied_head, a.BoolOr("tied_head", false));
+  DS_ASSIGN_OR_RETURN(const int positions,
+                      a.OneOf("positions", {"rope", "learned"}));
+  m->positions = positions == 0 ? PositionKind::kRope : PositionKind::kLearned;
+  DS_ASSIGN_OR_RETURN(flags->position_offset,
+                      a.IntOr("position_offset", 0, 0, limits::kPositions));
+  return absl::OkStatus();
+}
+
+absl::Status DescribeRopeOf(const Attributes& a, const json::Value& config,
+                            ModelDescription* m) {
+  DS_ASSIGN_OR_RETURN(const int style,
+                      a.OneOf("rope_style", {"half", "interleaved"}));
+  DS_ASSIGN_OR_RETURN(const ConfigValue theta, a.Get("rope_theta"));
+  DS_ASSIGN_OR_RETURN(const double default_theta, ConfigPositive(theta));
+  DS_ASSIGN_OR_RETURN(m->rope, DescribeRope(config, default_theta, m->head_dim,
+                                            m->max_positions));
+  m->rope.style = style == 0 ? RopeStyle::kHalf : RopeStyle::kInterleaved;
+  return absl::OkStatus();
+}
+
+absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
+                            ModelDescription* m) {
+  WindowValues values;
+  DS_ASSIGN_OR_RETURN(values.size, a.Get("window_size"));
+  DS_ASSIGN_OR_RETURN(values.enabled, a.Get("window_enabled"));
+  DS_ASSIGN_OR_RETURN(values.first_layer, a.Get("window_first_layer"));
+  DS_ASSIGN_OR_RETURN(values.layer_types, a.Get("window_layer_types"));
+  DS_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> windows,
+      DescribeWindows(values, m->layers, config, &m->notes));
+  DS_ASSIGN_OR_RETURN(
+      const int scale,
+      a.OneOf("attention_scale", {"inverse_sqrt_head_dim", "one"}));
+  DS_ASSIGN_OR_RETURN(const bool by_layer,
+                      a.BoolOr("attention_scale_by_layer", false));
+  for (int64_t i = 0; i < m->layers; ++i) {
+    LayerAttributes layer;
+    layer.window = windows[i];
+    layer.attention_scale =
+        scale == 0 ? 1 / std::sqrt(static_cast<double>(m->head_dim)) : 1;
+    if (by_layer) layer.attention_scale /= static_cast<double>(i + 1);
+    m->layer.push_back(layer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequired(const Policy& policy, const json::Value& config) {
+  for (const RequiredValue& r : policy.require) {
+    const ConfigValue v = FindConfig(config, r.key);
+    if (v.present() && json::Write(v.value) != json::Write(r.equals)) {
+      return ConfigUnsupported(
+          v, absl::StrCat(FoundText(r.equals), " in policy ", policy.name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
+                                ModelDescription* model, ModelFlags* flags) {
+  const Attributes a(policy, config);
+  model->family = policy.name;
+  const ConfigValue architectures = FindConfig(config, "architectures");
+  model->architecture = architectures.value.items().empty()
+                            ? policy.architectures[0]
+                            : architectures.value.items()[0].as_string();
+  DS_RETURN_IF_ERROR(CheckRequired(policy, config));
+  DS_RETURN_IF_ERROR(DescribeSizes(a, model));
+  DS_RETURN_IF_ERROR(DescribeBlock(a, model, flags));
+  if (model->positions == PositionKind::kRope) {
+    DS_RETURN_IF_ERROR(DescribeRopeOf(a, config, model));
+  }
+  DS_RETURN_IF_ERROR(DescribeLayers(a, config, model));
+  for (const auto& [name, expression] : policy.flags.members()) {
+    DS_ASSIGN_OR_RETURN(
+        const ConfigValue v,
+        EvaluateExpression(expression, policy.attributes, config));
+    DS_ASSIGN_OR_RETURN(flags->values[name], ConfigBool(v));
+    flags->places[name] = v.place;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace deepslice

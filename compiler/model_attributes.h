@@ -1,0 +1,28 @@
+// A policy's attributes, evaluated over a config.json. Internal to DescribeModel.
+#ifndef DEEPSLICE_COMPILER_MODEL_ATTRIBUTES_H_
+#define DEEPSLICE_COMPILER_MODEL_ATTRIBUTES_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "compiler/model.h"
+#include "compiler/policy.h"
+
+namespace deepslice {
+
+// What the weights need beyond the description.
+struct ModelFlags {
+  std::map<std::string, bool> values;   // the policy's flags
+  std::map<std::string, std::string> places;  // the config's keys behind them
+  int64_t position_offset = 0;  // rows of the position table before position 0
+};
+
+// Fills family, architecture, sizes (all but vocab_size when the config has
+// none or -1: it stays 0), attributes and layers; appends notes.
+absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
+                                ModelDescription* model, ModelFlags* flags);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_MODEL_ATTRIBUTES_H_

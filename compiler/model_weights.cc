@@ -1,0 +1,355 @@
+// Resolves names in one walk over the policy's patterns, then accounts for
+// every tensor that the walk did not take.
+#include "compiler/model_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// "9 tensors"; `names` quoted, the first few of them.
+std::string Count(size_t n) {
+  return absl::StrCat(n, n == 1 ? " tensor" : " tensors");
+}
+std::string FirstFew(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 3;
+  std::string out;
+  for (size_t i = 0; i < names.size() && i < kShown; ++i) {
+    absl::StrAppend(&out, i == 0 ? "\"" : ", \"", names[i], "\"");
+  }
+  if (names.size() > kShown) {
+    absl::StrAppend(&out, " and ", names.size() - kShown, " more");
+  }
+  return out;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+class Resolver {
+ public:
+  Resolver(const Policy& policy, const ModelFlags& flags,
+           const Checkpoint& checkpoint, const DescribeOptions& options,
+           ModelDescription* model)
+      : policy_(policy),
+        flags_(flags),
+        checkpoint_(checkpoint),
+        options_(options),
+        model_(*model),
+        prefix_(ChoosePrefix()) {}
+
+  absl::Status Run() {
+    DS_RETURN_IF_ERROR(CheckLayerCount());
+    DS_RETURN_IF_ERROR(ReadVocabSize());
+    for (const WeightPattern& pattern : policy_.weights) {
+      DS_RETURN_IF_ERROR(pattern.is_head() ? ResolveHead(pattern)
+                                           : ResolvePattern(pattern));
+    }
+    if (!missing_.empty()) {
+      return absl::NotFoundError(absl::StrCat(
+          "policy ", policy_.name, ": ", Count(missing_.size()),
+          missing_.size() == 1 ? " is" : " are", " not in the checkpoint: ",
+          FirstFew(missing_),
+          "; allowed: all that config.json asks for; copy the missing shards, "
+          "or correct config.json"));
+    }
+    DS_RETURN_IF_ERROR(CheckLeftOver());
+    for (auto& [name, use] : uses_) model_.coverage.tensors.push_back(use);
+    return absl::OkStatus();
+  }
+
+ private:
+  // The first prefix under which any pattern finds a tensor.
+  std::string ChoosePrefix() const {
+    for (const std::string& prefix : policy_.prefixes) {
+      for (const WeightPattern& p : policy_.weights) {
+        if (absl::StrContains(p.name, "{prefix}") && p.flag.empty() &&
+            checkpoint_.Find(NamePattern(p.name, prefix).Name()) != nullptr) {
+          return prefix;
+        }
+      }
+    }
+    return policy_.prefixes[0];
+  }
+
+  std::string FileOf(const TensorInfo& t) const {
+    return checkpoint_.files()[t.file].path;
+  }
+
+  // The layers that have tensors against the layers of the config.
+  absl::Status CheckLayerCount() const {
+    int64_t last = -1;
+    const TensorInfo* example = nullptr;
+    for (const WeightPattern& p : policy_.weights) {
+      if (!p.per_layer()) continue;
+      const NamePattern pattern(p.name, prefix_);
+      for (const TensorInfo& t : checkpoint_.tensors()) {
+        const int64_t layer = pattern.Match(t.name);
+        if (layer > last) {
+          last = layer;
+          example = &t;
+        }
+      }
+    }
+    if (last < 0 || last + 1 == model_.layers) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "config.json: number of layers: found ", model_.layers,
+        "; allowed: ", last + 1, ", as the tensors go up to \"", example->name,
+        "\" in ", FileOf(*example),
+        "; take the config.json that belongs to the weights, or copy the "
+        "missing shards"));
+  }
+
+  absl::Status ReadVocabSize() {
+    if (model_.vocab_size > 0) return absl::OkStatus();
+    for (const WeightPattern& p : policy_.weights) {
+      if (p.slots[0]->name != "embed") continue;
+      const TensorInfo* t = checkpoint_.Find(
+          NamePattern(p.name, prefix_).Name());
+      if (t == nullptr || t->shape.size() != 2) continue;
+      model_.vocab_size = t->shape[0];
+      model_.notes.push_back(absl::StrCat("config.json: no vocab_size; the "
+                                          "embedding has ",
+                                          model_.vocab_size, " rows"));
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t Size(SlotDim dim) const {
+    switch (dim) {
+      case SlotDim::kNone:
+        return 1;
+      case SlotDim::kVocab:
+        return model_.vocab_size;
+      case SlotDim::kPositions:
+        return model_.max_positions;
+      case SlotDim::kHidden:
+        return model_.hidden_size;
+      case SlotDim::kQuery:
+        return model_.heads * model_.head_dim;
+      case SlotDim::kKv:
+        return model_.kv_heads * model_.head_dim;
+      case SlotDim::kInner:
+        return model_.inner_size;
+    }
+    return 0;
+  }
+
+  // Rows of the tensor before the first that the weights take.
+  int64_t Offset(const WeightPattern& pattern) const {
+    return pattern.slots[0]->rows == SlotDim::kPositions
+               ? flags_.position_offset
+               : 0;
+  }
+
+  static bool IsTransposed(const WeightPattern& p, const TensorInfo& t) {
+    return p.transposed && !t.transposed_from_published;
+  }
+
+  absl::Status CheckTensor(const WeightPattern& pattern,
+                           const TensorInfo& t) const {
+    int64_t rows = Offset(pattern);
+    for (const WeightSlot* slot : pattern.slots) rows += Size(slot->rows);
+    std::vector<int64_t> want = {rows};
+    if (pattern.slots[0]->cols != SlotDim::kNone) {
+      want.push_back(Size(pattern.slots[0]->cols));
+      if (IsTransposed(pattern, t)) std::swap(want[0], want[1]);
+    }
+    if (t.shape != want) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          FileOf(t), ": tensor \"", t.name, "\": found shape ",
+          ShapeText(t.shape), "; allowed: ", ShapeText(want),
+          ", by the sizes in config.json; take the config.json that belongs to "
+          "the weights"));
+    }
+    if (t.storage == Storage::kPlain && !IsFloat(t.dtype)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          FileOf(t), ": tensor \"", t.name, "\": found type ",
+          DTypeName(t.dtype),
+          "; allowed: f64, f32, f16, bf16; take the unquantised checkpoint"));
+    }
+    return absl::OkStatus();
+  }
+
+  // The weights of one pattern at one layer, from `t`.
+  void AddWeights(const WeightPattern& pattern, const TensorInfo& t,
+                  int64_t layer) {
+    TensorUse& use = uses_[t.name];
+    use.tensor = t.name;
+    int64_t begin = Offset(pattern);
+    for (const WeightSlot* slot : pattern.slots) {
+      ModelWeight w;
+      w.name = slot->per_layer ? absl::StrCat("layers.", layer, ".", slot->name)
+                               : std::string(slot->name);
+      w.role = slot->role;
+      w.shape = {Size(slot->rows)};
+      if (slot->cols != SlotDim::kNone) w.shape.push_back(Size(slot->cols));
+      SourcePiece piece;
+      piece.tensor = t.name;
+      piece.transposed = IsTransposed(pattern, t);
+      piece.rows = {begin, begin + w.shape[0]};
+      piece.cols = {0, Size(slot->cols)};
+      begin = piece.rows.end;
+      w.source.pieces.push_back(std::move(piece));
+      use.weights.push_back(w.name);
+      model_.weights.push_back(std::move(w));
+    }
+  }
+
+  absl::Status ResolvePattern(const WeightPattern& pattern) {
+    const int64_t layers = pattern.per_layer() ? model_.layers : 1;
+    const bool wanted =
+        pattern.flag.empty() || flags_.values.at(pattern.flag);
+    const NamePattern names(pattern.name, prefix_);
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      const std::string name = names.Name(layer);
+      const TensorInfo* t = checkpoint_.Find(name);
+      if (!pattern.flag.empty() && wanted != (t != nullptr)) {
+        const std::string& place = flags_.places.at(pattern.flag);
+        return absl::InvalidArgumentError(absl::StrCat(
+            "config.json: ", place.empty() ? pattern.flag : place, ": says ",
+            wanted ? "true" : "false", ", but tensor \"", name, "\" is ",
+            wanted ? "not " : "", "there; allowed: ", wanted ? "false" : "true",
+            ", or a checkpoint ", wanted ? "with" : "without",
+            " these biases; correct whichever is wrong"));
+      }
+      if (!wanted) continue;
+      if (t == nullptr) {
+        missing_.push_back(name);
+        continue;
+      }
+      DS_RETURN_IF_ERROR(CheckTensor(pattern, *t));
+      AddWeights(pattern, *t, layer);
+    }
+    return absl::OkStatus();
+  }
+
+  // The head is a tensor of its own, or the embedding once more.
+  absl::Status ResolveHead(const WeightPattern& pattern) {
+    const std::string name = NamePattern(pattern.name, prefix_).Name();
+    const TensorInfo* head = checkpoint_.Find(name);
+    const ModelWeight* embed = model_.FindWeight("embed");
+    if (embed == nullptr) return absl::OkStatus();  // reported as missing
+    const std::string embed_name = embed->source.pieces[0].tensor;
+    if (head != nullptr) DS_RETURN_IF_ERROR(CheckTensor(pattern, *head));
+    if (head == nullptr && !model_.tied_head) {
+      if (!options_.assume_tied) {
+        return absl::NotFoundError(absl::StrCat(
+            "config.json: tie_word_embeddings: says false, but tensor \"", name,
+            "\" is not there; allowed: true "
+            "when the head is the embedding; copy the missing shard, or give "
+            "--assume-tied"));
+      }
+      model_.notes.push_back("the head is absent and taken to be the embedding "
+                             "(--assume-tied)");
+      model_.tied_head = true;
+    }
+    if (head != nullptr && model_.tied_head) {
+      DS_ASSIGN_OR_RETURN(
+          const bool equal,
+          TensorsEqual(checkpoint_, *head, *checkpoint_.Find(embed_name)));
+      if (equal) {
+        uses_[head->name] = {head->name, TensorUse::Kind::kTied,
+                             {"embed", "head"}, ""};
+      } else if (options_.trust_lm_head) {
+        model_.notes.push_back(absl::StrCat(
+            "tensor \"", head->name, "\" differs from the embedding and is "
+            "used (--trust-lm-head)"));
+        model_.tied_head = false;
+      } else {
+        return absl::InvalidArgumentError(absl::StrCat(
+            FileOf(*head), ": tensor \"", head->name, "\": found numbers that "
+            "differ from \"", embed_name, "\"; allowed: the same, as "
+            "tie_word_embeddings is true; set it to false, or give "
+            "--trust-lm-head"));
+      }
+    }
+    if (!model_.tied_head) {
+      AddWeights(pattern, *head, 0);
+      return absl::OkStatus();
+    }
+    ModelWeight tied = *embed;
+    tied.name = std::string(pattern.slots[0]->name);
+    tied.role = pattern.slots[0]->role;
+    uses_[embed_name].weights.push_back(tied.name);
+    model_.weights.push_back(std::move(tied));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLeftOver() {
+    std::vector<NamePattern> unused;
+    for (const std::string& pattern : policy_.unused) {
+      unused.emplace_back(pattern, prefix_);
+    }
+    std::vector<std::string> left;
+    for (const TensorInfo& t : checkpoint_.tensors()) {
+      if (uses_.contains(t.name)) continue;
+      const std::string* rule = nullptr;
+      for (size_t i = 0; i < unused.size(); ++i) {
+        if (unused[i].Match(t.name) >= 0) rule = &policy_.unused[i];
+      }
+      if (rule == nullptr) {
+        left.push_back(t.name);
+      } else {
+        uses_[t.name] = {t.name, TensorUse::Kind::kUnused, {}, *rule};
+      }
+    }
+    if (left.empty()) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat(
+        "policy ", policy_.name, ": ", Count(left.size()),
+        left.size() == 1 ? " matches" : " match", " no pattern: ",
+        FirstFew(left), "; add a pattern or list it under \"unused\" in "
+        "policies/", policy_.name, ".json"));
+  }
+
+  const Policy& policy_;
+  const ModelFlags& flags_;
+  const Checkpoint& checkpoint_;
+  const DescribeOptions& options_;
+  ModelDescription& model_;
+  const std::string prefix_;
+  std::map<std::string, TensorUse> uses_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace
+
+absl::StatusOr<bool> TensorsEqual(const Checkpoint& checkpoint,
+                                  const TensorInfo& a, const TensorInfo& b) {
+  if (a.shape != b.shape) return false;
+  constexpr int64_t kElementsAtOnce = 1 << 18;
+  const int64_t rows_at_once =
+      std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(
+                                                 1, a.row_elements()));
+  std::vector<float> x, y;
+  for (int64_t begin = 0; begin < a.rows(); begin += rows_at_once) {
+    const int64_t end = std::min(a.rows(), begin + rows_at_once);
+    x.resize((end - begin) * a.row_elements());
+    y.resize(x.size());
+    DS_RETURN_IF_ERROR(
+        checkpoint.ReadRows(a, begin, end, absl::MakeSpan(x)));
+    DS_RETURN_IF_ERROR(
+        checkpoint.ReadRows(b, begin, end, absl::MakeSpan(y)));
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i] != y[i] && !(std::isnan(x[i]) && std::isnan(y[i]))) return false;
+    }
+  }
+  return true;
+}
+
+absl::Status ResolveWeights(const Policy& policy, const ModelFlags& flags,
+                            const Checkpoint& checkpoint,
+                            const DescribeOptions& options,
+                            ModelDescription* model) {
+  return Resolver(policy, flags, checkpoint, options, model).Run();
+}
+
+}  // namespace deepslice

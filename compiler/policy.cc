@@ -1,0 +1,222 @@
+// Policy files to structs, and the patterns of tensor names in them.
+#include "compiler/policy.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/embedded_policies.h"
+#include "compiler/policy_expression.h"
+#include "schema/base/check.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+constexpr absl::string_view kLayerMark = "{i}";
+
+absl::Status Bad(absl::string_view place, const json::Value* found,
+                 absl::string_view allowed) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      place, ": ",
+      found == nullptr ? "absent" : absl::StrCat("found ", FoundText(*found)),
+      "; allowed: ", allowed));
+}
+
+absl::StatusOr<std::vector<std::string>> Strings(const json::Value& object,
+                                                 absl::string_view key) {
+  const json::Value* list = object.Find(key);
+  if (list == nullptr || !list->is_array()) {
+    return Bad(key, list, "a list of strings");
+  }
+  std::vector<std::string> out;
+  for (const json::Value& item : list->items()) {
+    if (!item.is_string()) return Bad(key, &item, "a string");
+    out.push_back(item.as_string());
+  }
+  return out;
+}
+
+// An object of expressions.
+absl::StatusOr<json::Value> Expressions(const json::Value& object,
+                                        absl::string_view key) {
+  const json::Value* found = object.Find(key);
+  if (found == nullptr) return json::Value::Object();
+  if (!found->is_object()) return Bad(key, found, "an object");
+  for (const auto& [name, expression] : found->members()) {
+    DS_RETURN_IF_ERROR(
+        Annotate(CheckExpression(expression), key, ".", name));
+  }
+  return *found;
+}
+
+absl::StatusOr<std::vector<RequiredValue>> Required(const json::Value& object) {
+  std::vector<RequiredValue> out;
+  const json::Value* list = object.Find("require");
+  if (list == nullptr) return out;
+  for (const json::Value& item : list->items()) {
+    const json::Value* key = item.Find("key");
+    const json::Value* equals = item.Find("equals");
+    if (key == nullptr || !key->is_string() || equals == nullptr) {
+      return Bad("require", &item, "{\"key\": ..., \"equals\": ...}");
+    }
+    out.push_back({key->as_string(), *equals});
+  }
+  return out;
+}
+
+absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
+                                      const json::Value& flags) {
+  WeightPattern p;
+  std::vector<std::string> slots;
+  for (const auto& [key, value] : item.members()) {
+    if (key == "name" && value.is_string()) {
+      p.name = value.as_string();
+    } else if (key == "weight" && value.is_string()) {
+      slots.push_back(value.as_string());
+    } else if (key == "weights") {
+      DS_ASSIGN_OR_RETURN(slots, Strings(item, key));
+    } else if (key == "layout") {
+      if (!value.is_string() || value.as_string() != "thirds") {
+        return Bad("layout", &value, "\"thirds\"");
+      }
+    } else if (key == "transposed" && value.is_bool()) {
+      p.transposed = value.as_bool();
+    } else if (key == "when" && value.is_string() &&
+               flags.Find(value.as_string()) != nullptr) {
+      p.flag = value.as_string();
+    } else {
+      return Bad(key, &value,
+                 "name, weight or weights, layout, transposed, or when with a "
+                 "name under \"flags\"");
+    }
+  }
+  for (const std::string& name : slots) {
+    const WeightSlot* slot = FindWeightSlot(name);
+    if (slot == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("weight: found \"", name, "\"; allowed: ",
+                       absl::StrJoin(AllWeightSlots(), ", ",
+                                     [](std::string* out, const WeightSlot& s) {
+                                       absl::StrAppend(out, s.name);
+                                     })));
+    }
+    p.slots.push_back(slot);
+    if (slot->per_layer != absl::StrContains(p.name, kLayerMark)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", p.name, "\": allowed: {i} where the weight is one of a layer, ",
+          "and only there"));
+    }
+  }
+  if (p.name.empty() || p.slots.empty()) {
+    return Bad("weights", &item, "a name and a weight");
+  }
+  if ((p.slots.size() > 1) != (item.Find("layout") != nullptr)) {
+    return Bad("layout", item.Find("layout"),
+               "the order of several weights in one tensor, only with them");
+  }
+  return p;
+}
+
+absl::StatusOr<Policy> Read(absl::string_view text) {
+  DS_ASSIGN_OR_RETURN(const json::Value root, json::Parse(text));
+  Policy out;
+  const json::Value* name = root.Find("policy");
+  if (name == nullptr || !name->is_string()) {
+    return Bad("policy", name, "a string");
+  }
+  out.name = name->as_string();
+  constexpr absl::string_view kKeys[] = {
+      "policy", "architectures", "model_types", "prefixes", "attributes",
+      "flags",  "require",       "weights",     "unused"};
+  for (const auto& [key, value] : root.members()) {
+    if (std::find(std::begin(kKeys), std::end(kKeys), key) ==
+        std::end(kKeys)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found key \"", key, "\"; allowed: ",
+                       absl::StrJoin(kKeys, ", ")));
+    }
+  }
+  DS_ASSIGN_OR_RETURN(out.architectures, Strings(root, "architectures"));
+  DS_ASSIGN_OR_RETURN(out.model_types, Strings(root, "model_types"));
+  DS_ASSIGN_OR_RETURN(out.prefixes, Strings(root, "prefixes"));
+  if (out.prefixes.empty()) out.prefixes.push_back("");
+  DS_ASSIGN_OR_RETURN(out.attributes, Expressions(root, "attributes"));
+  DS_ASSIGN_OR_RETURN(out.flags, Expressions(root, "flags"));
+  DS_ASSIGN_OR_RETURN(out.require, Required(root));
+  DS_ASSIGN_OR_RETURN(out.unused, Strings(root, "unused"));
+  const json::Value* weights = root.Find("weights");
+  if (weights == nullptr || !weights->is_array()) {
+    return Bad("weights", weights, "a list of objects");
+  }
+  for (const json::Value& item : weights->items()) {
+    DS_ASSIGN_OR_RETURN(WeightPattern pattern, Pattern(item, out.flags));
+    out.weights.push_back(std::move(pattern));
+  }
+  return out;
+}
+
+// Parsed once; a file that doesn't parse is a broken build.
+std::vector<Policy>* ReadEmbedded() {
+  auto* out = new std::vector<Policy>();
+  for (int i = 0; i < kPolicyFilesCount; ++i) {
+    absl::StatusOr<Policy> policy =
+        ParsePolicy(kPolicyFiles[i].text, kPolicyFiles[i].name);
+    if (!policy.ok()) {
+      std::fprintf(stderr, "%s\n", policy.status().ToString().c_str());
+    }
+    DS_CHECK(policy.ok());
+    out->push_back(*std::move(policy));
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<Policy> ParsePolicy(absl::string_view text,
+                                   absl::string_view file) {
+  absl::StatusOr<Policy> policy = Read(text);
+  if (!policy.ok()) return Annotate(policy.status(), "policies/", file);
+  return policy;
+}
+
+const std::vector<Policy>& AllPolicies() {
+  static const std::vector<Policy>* const policies = ReadEmbedded();
+  return *policies;
+}
+
+NamePattern::NamePattern(absl::string_view pattern, absl::string_view prefix) {
+  head_ = absl::StrReplaceAll(pattern, {{"{prefix}", prefix}});
+  const size_t mark = head_.find(kLayerMark.data(), 0, kLayerMark.size());
+  if (mark == std::string::npos) return;
+  per_layer_ = true;
+  tail_ = head_.substr(mark + kLayerMark.size());
+  head_.resize(mark);
+}
+
+std::string NamePattern::Name(int64_t layer) const {
+  return per_layer_ ? absl::StrCat(head_, layer, tail_) : head_;
+}
+
+int64_t NamePattern::Match(absl::string_view tensor) const {
+  if (!per_layer_) return tensor == head_ ? 0 : -1;
+  if (tensor.size() <= head_.size() + tail_.size() ||
+      !absl::StartsWith(tensor, head_) || !absl::EndsWith(tensor, tail_)) {
+    return -1;
+  }
+  const absl::string_view digits = tensor.substr(
+      head_.size(), tensor.size() - head_.size() - tail_.size());
+  for (char c : digits) {
+    if (c < '0' || c > '9') return -1;
+  }
+  // "007" is nobody's layer 7: the published names have no leading zeros.
+  if (digits.size() > 1 && digits[0] == '0') return -1;
+  int64_t layer = 0;
+  return absl::SimpleAtoi(digits, &layer) ? layer : -1;
+}
+
+}  // namespace deepslice

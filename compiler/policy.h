@@ -1,0 +1,78 @@
+// A model family as data: which configs it matches, what its attributes are in
+// closed forms over the config's keys, and which tensor makes which weight.
+// MODELS.md shows how the files read.
+#ifndef DEEPSLICE_COMPILER_POLICY_H_
+#define DEEPSLICE_COMPILER_POLICY_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "compiler/weight_slot.h"
+#include "schema/base/json.h"
+
+namespace deepslice {
+
+// One line of "weights": a tensor's name and the weights that it makes.
+struct WeightPattern {
+  std::string name;  // "{prefix}layers.{i}.self_attn.q_proj.weight"
+  std::vector<const WeightSlot*> slots;  // several: side by side along rows
+  bool transposed = false;               // stored as [in, out]
+  std::string flag;                      // "" or a name under "flags"
+
+  bool per_layer() const { return slots[0]->per_layer; }
+  bool is_head() const { return slots[0]->name == "head"; }
+};
+
+// A key whose only supported value is `equals`, absent and null aside.
+struct RequiredValue {
+  std::string key;
+  json::Value equals;
+};
+
+struct Policy {
+  std::string name;
+  std::vector<std::string> architectures;
+  std::vector<std::string> model_types;
+  std::vector<std::string> prefixes;  // in order of preference
+  json::Value attributes;             // name: expression
+  json::Value flags;                  // name: expression of a boolean
+  std::vector<RequiredValue> require;
+  std::vector<WeightPattern> weights;
+  std::vector<std::string> unused;
+};
+
+// Reads a policy file. InvalidArgument with `file` and the place of what is
+// missing, unknown or of the wrong kind.
+absl::StatusOr<Policy> ParsePolicy(absl::string_view text,
+                                   absl::string_view file);
+
+// The families that are built in, sorted by name.
+const std::vector<Policy>& AllPolicies();
+
+// The policy of a config.json, by architectures, else by model_type.
+// InvalidArgument when the two disagree or both are absent; Unimplemented with
+// the nearest name and the list of supported ones when unknown.
+absl::StatusOr<const Policy*> MatchPolicy(const json::Value& config);
+
+// A pattern of tensor names with its prefix put in: one name, or one for each
+// layer.
+class NamePattern {
+ public:
+  NamePattern(absl::string_view pattern, absl::string_view prefix);
+  // `layer` matters only where the pattern has {i}.
+  std::string Name(int64_t layer = 0) const;
+  // The layer of a tensor of that name; 0 for a pattern without {i}; -1 when
+  // the name doesn't match.
+  int64_t Match(absl::string_view tensor) const;
+
+ private:
+  std::string head_, tail_;  // around {i}
+  bool per_layer_ = false;
+};
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_POLICY_H_

@@ -1,0 +1,221 @@
+// Pieces joined, interleaved, cut and turned as a recipe says.
+#include "compiler/weight_reader.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "passes/formula.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// Stored rows read at once: 1 MiB of floats, or one row when that is more.
+constexpr int64_t kElementsAtOnce = 1 << 18;
+
+// Rows and columns of a stored tensor of one or two dims.
+absl::Status StoredSize(const TensorInfo& t, int64_t* rows, int64_t* cols) {
+  if (t.shape.empty() || t.shape.size() > 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor \"", t.name, "\": found ", t.shape.size(),
+                     " dims; allowed: 1 or 2"));
+  }
+  *rows = t.shape[0];
+  *cols = t.shape.size() == 2 ? t.shape[1] : 1;
+  return absl::OkStatus();
+}
+
+absl::Status CheckPiece(const Checkpoint& checkpoint, const SourcePiece& piece,
+                        int64_t* full_cols) {
+  const TensorInfo* t = checkpoint.Find(piece.tensor);
+  if (t == nullptr) {
+    return absl::NotFoundError(absl::StrCat("tensor \"", piece.tensor,
+                                            "\" is not in the checkpoint"));
+  }
+  int64_t rows = 0, cols = 0;
+  DS_RETURN_IF_ERROR(StoredSize(*t, &rows, &cols));
+  if (piece.transposed) std::swap(rows, cols);
+  if (piece.rows.begin < 0 || piece.rows.end < piece.rows.begin ||
+      piece.rows.end > rows || piece.cols.begin < 0 ||
+      piece.cols.end < piece.cols.begin || piece.cols.end > cols) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor \"", piece.tensor, "\": found rows ", piece.rows.begin, ":",
+        piece.rows.end, " and columns ", piece.cols.begin, ":", piece.cols.end,
+        "; allowed: up to ", rows, " and ", cols));
+  }
+  if (*full_cols != 0 && *full_cols != cols) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor \"", piece.tensor, "\": found ", cols,
+                     " columns; allowed: ", *full_cols,
+                     ", as the other pieces have"));
+  }
+  *full_cols = cols;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+WeightReader::WeightReader(const Checkpoint& checkpoint, const Weight& weight)
+    : checkpoint_(checkpoint), weight_(weight) {
+  const std::vector<Dim>& dims = weight.type.dims;
+  rows_ = dims.empty() ? 0 : dims[0].size;
+  cols_ = dims.size() == 2 ? dims[1].size : 1;
+  const WeightSource& source = weight.source;
+  if (source.pieces.empty()) {
+    full_cols_ = cols_;
+    absl::StatusOr<std::vector<float>> made = EvaluateFormula(source);
+    if (!made.ok()) {
+      status_ = made.status();
+    } else if (static_cast<int64_t>(made->size()) != rows_ * cols_) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat("formula ", source.formula, " makes ", made->size(),
+                       " values; allowed: ", rows_ * cols_));
+    } else {
+      made_ = *std::move(made);
+    }
+  }
+  int64_t rows = 0;
+  for (const SourcePiece& piece : source.pieces) {
+    status_.Update(CheckPiece(checkpoint, piece, &full_cols_));
+    rows += piece.rows.size();
+    if (piece.cols.size() != cols_ ||
+        (source.interleaved &&
+         piece.rows.size() != source.pieces[0].rows.size())) {
+      status_.Update(absl::InvalidArgumentError(absl::StrCat(
+          "tensor \"", piece.tensor, "\": a piece of ", piece.rows.size(),
+          " rows and ", piece.cols.size(), " columns does not fit")));
+    }
+  }
+  if (!source.pieces.empty() && rows != rows_) {
+    status_.Update(absl::InvalidArgumentError(absl::StrCat(
+        "the pieces have ", rows, " rows; allowed: ", rows_)));
+  }
+  status_ = Annotate(status_, "weight @", weight.name);
+}
+
+absl::Status WeightReader::ReadRows(int64_t begin, int64_t end,
+                                    absl::Span<float> out) {
+  return Read(begin, end, /*full=*/false, out);
+}
+
+absl::Status WeightReader::ReadFullRows(int64_t begin, int64_t end,
+                                        absl::Span<float> out) {
+  return Read(begin, end, /*full=*/true, out);
+}
+
+absl::Status WeightReader::Read(int64_t begin, int64_t end, bool full,
+                                absl::Span<float> out) {
+  DS_RETURN_IF_ERROR(status_);
+  const int64_t width = full ? full_cols_ : cols_;
+  if (begin < 0 || end < begin || end > rows_ ||
+      static_cast<int64_t>(out.size()) != (end - begin) * width) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "weight @", weight_.name, ": found rows ", begin, ":", end, " into ",
+        out.size(), " values; allowed: up to ", rows_, " rows of ", width));
+  }
+  const WeightSource& source = weight_.source;
+  if (source.pieces.empty()) {
+    std::copy(made_.begin() + begin * cols_, made_.begin() + end * cols_,
+              out.begin());
+    return absl::OkStatus();
+  }
+  const int64_t num_pieces = static_cast<int64_t>(source.pieces.size());
+  int64_t piece_begin = 0;  // first row of the piece when joined end to end
+  for (int64_t p = 0; p < num_pieces; ++p) {
+    const SourcePiece& piece = source.pieces[p];
+    const Range cols = full ? Range{0, full_cols_} : piece.cols;
+    // Rows of this piece among [begin, end), the weight's row of the first of
+    // them, and the step between them in the weight.
+    Range local;
+    int64_t first = 0, stride = 1;
+    if (source.interleaved) {
+      const auto rows_before = [&](int64_t row) {
+        return (row - p + num_pieces - 1) / num_pieces;
+      };
+      local = {std::max<int64_t>(0, rows_before(begin)),
+               std::max<int64_t>(0, rows_before(end))};
+      first = local.begin * num_pieces + p;
+      stride = num_pieces;
+    } else {
+      local.begin = std::max(begin, piece_begin) - piece_begin;
+      local.end = std::min(end, piece_begin + piece.rows.size()) - piece_begin;
+      first = piece_begin + local.begin;
+    }
+    piece_begin += piece.rows.size();
+    if (local.size() <= 0) continue;
+    DS_RETURN_IF_ERROR(ReadPiece(piece, local.begin, local.end, cols, stride,
+                                 out.subspan((first - begin) * width)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightReader::ReadPiece(const SourcePiece& piece, int64_t begin,
+                                     int64_t end, Range cols, int64_t stride,
+                                     absl::Span<float> out) {
+  const TensorInfo& tensor = *checkpoint_.Find(piece.tensor);
+  return piece.transposed
+             ? ReadTransposed(piece, tensor, begin, end, cols, stride, out)
+             : ReadStored(piece, tensor, begin, end, cols, stride, out);
+}
+
+absl::Status WeightReader::ReadStored(const SourcePiece& piece,
+                                      const TensorInfo& tensor, int64_t begin,
+                                      int64_t end, Range cols, int64_t stride,
+                                      absl::Span<float> out) {
+  const int64_t width = cols.size();
+  const int64_t stored = tensor.row_elements();
+  const int64_t first = piece.rows.begin;
+  // Whole rows side by side need no copy in between.
+  if (stride == 1 && width == stored) {
+    return checkpoint_.ReadRows(tensor, first + begin, first + end,
+                                out.subspan(0, (end - begin) * width));
+  }
+  const int64_t at_once =
+      std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, stored));
+  for (int64_t row = begin; row < end; row += at_once) {
+    const int64_t n = std::min(at_once, end - row);
+    buffer_.resize(n * stored);
+    DS_RETURN_IF_ERROR(checkpoint_.ReadRows(
+        tensor, first + row, first + row + n, absl::MakeSpan(buffer_)));
+    for (int64_t i = 0; i < n; ++i) {
+      std::copy_n(buffer_.data() + i * stored + cols.begin, width,
+                  out.data() + (row - begin + i) * stride * width);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightReader::ReadTransposed(const SourcePiece& piece,
+                                          const TensorInfo& tensor,
+                                          int64_t begin, int64_t end,
+                                          Range cols, int64_t stride,
+                                          absl::Span<float> out) {
+  const int64_t inputs = tensor.rows();           // columns after turning
+  const int64_t stored = tensor.row_elements();   // rows after turning
+  std::vector<float>& turned = transposed_[&piece];
+  if (turned.empty() && piece.rows.size() > 0) {
+    std::vector<float> whole(piece.rows.size() * inputs);
+    const int64_t at_once =
+        std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, stored));
+    for (int64_t in = 0; in < inputs; in += at_once) {
+      const int64_t n = std::min(at_once, inputs - in);
+      buffer_.resize(n * stored);
+      DS_RETURN_IF_ERROR(checkpoint_.ReadRows(tensor, in, in + n,
+                                              absl::MakeSpan(buffer_)));
+      for (int64_t o = 0; o < piece.rows.size(); ++o) {
+        for (int64_t i = 0; i < n; ++i) {
+          whole[o * inputs + in + i] =
+              buffer_[i * stored + piece.rows.begin + o];
+        }
+      }
+    }
+    turned = std::move(whole);
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    std::copy_n(turned.data() + row * inputs + cols.begin, cols.size(),
+                out.data() + (row - begin) * stride * cols.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace deepslice

@@ -1,0 +1,34 @@
+// The places that weights can take in a decoder's graph: name, role and shape.
+#ifndef DEEPSLICE_COMPILER_WEIGHT_SLOT_H_
+#define DEEPSLICE_COMPILER_WEIGHT_SLOT_H_
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "schema/roles.h"
+
+namespace deepslice {
+
+enum class SlotDim {
+  kNone,  // of a vector's columns
+  kVocab,
+  kPositions,  // learned positions
+  kHidden,
+  kQuery,  // heads * head_dim
+  kKv,     // kv_heads * head_dim
+  kInner,
+};
+
+struct WeightSlot {
+  absl::string_view name;  // in the graph, after "layers.N." when per_layer
+  bool per_layer;
+  Role role;
+  SlotDim rows, cols;
+};
+
+// nullptr when there is none of that name.
+const WeightSlot* FindWeightSlot(absl::string_view name);
+absl::Span<const WeightSlot> AllWeightSlots();
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_WEIGHT_SLOT_H_
