@@ -132,10 +132,10 @@ absl::Status Lexer::ErrorAt(const Token& at, absl::string_view message) const {
       offset - begin > kShownBefore ? offset - kShownBefore : begin;
   const std::string line =
       Visible(text_.substr(shown, std::min(end - shown, kShown)));
-  return absl::InvalidArgumentError(absl::StrCat(
-      file_, ":", at.line, ":", offset - begin + 1, ": ", message, "\n",
-      absl::StripTrailingAsciiWhitespace(line), "\n",
-      std::string(offset - shown, ' '), "^"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(file_, ":", at.line, ":", offset - begin + 1, ": ", message,
+                   "\n", absl::StripTrailingAsciiWhitespace(line), "\n",
+                   std::string(offset - shown, ' '), "^"));
 }
 
 absl::Status Lexer::Expected(const Token& at, absl::string_view what) const {
@@ -146,8 +146,8 @@ absl::Status Lexer::Expected(const Token& at, absl::string_view what) const {
     if (at.text.size() > kShown) got += "...";
     if (at.kind == Token::kBad && at.text.size() == 1 && at.text[0] != '"') {
       got = absl::StrCat(
-          "byte 0x", absl::Hex(static_cast<unsigned char>(at.text[0]),
-                               absl::kZeroPad2));
+          "byte 0x",
+          absl::Hex(static_cast<unsigned char>(at.text[0]), absl::kZeroPad2));
     } else if (at.kind == Token::kBad && at.text[0] == '"') {
       got += " (no closing quote, or an escape other than \\\" \\\\ \\xHH)";
     } else if (at.kind != Token::kString) {

@@ -18,7 +18,7 @@ struct Token {
     kValue,       // %x
     kSymbol,      // @layers.0.mlp_out
     kPunctuation,
-    kBad,         // a byte or a string that starts nothing
+    kBad,  // a byte or a string that starts nothing
   };
   Kind kind = kEnd;
   absl::string_view text;  // as written; its begin is the token's place
@@ -26,9 +26,7 @@ struct Token {
   // Names without % or @; strings without quotes and escapes.
   std::string value;
 
-  bool Is(char c) const {
-    return kind == kPunctuation && text[0] == c;
-  }
+  bool Is(char c) const { return kind == kPunctuation && text[0] == c; }
   bool IsWord(absl::string_view word) const {
     return kind == kIdentifier && text == word;
   }

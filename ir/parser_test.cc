@@ -131,7 +131,8 @@ constexpr BadText kBad[] = {
     {"graph @g {\n  param %x : f32[T, 6}\n}",
      "bad.ir:2:22: expected ',' or ']', got '}'\n"
      "  param %x : f32[T, 6}\n                     ^"},
-    {"graph @g { param %x : f33[T] }", "expected a type like f32[T], got 'f33'"},
+    {"graph @g { param %x : f33[T] }",
+     "expected a type like f32[T], got 'f33'"},
     {"graph @g { param %x : f32[-1] }",
      "expected a dim: a symbol or a number from 0 to 70368744177664, got '-1'"},
     {"graph @g { param %x : f32[1,1,1,1,1,1,1,1,1] }",
@@ -192,9 +193,8 @@ constexpr BadText kBad[] = {
 INSTANTIATE_TEST_SUITE_P(Texts, ParseGraphRefuses, testing::ValuesIn(kBad));
 
 TEST(ParseGraph, ShowsLongLinesAroundThePlace) {
-  const std::string text =
-      "graph @g { " + std::string(100'000, ' ') + "oops" +
-      std::string(100'000, '~');
+  const std::string text = "graph @g { " + std::string(100'000, ' ') + "oops" +
+                           std::string(100'000, '~');
   const absl::Status status = ParseGraph(text, "f").status();
   EXPECT_LT(status.message().size(), 500u);
   DS_EXPECT_ERROR(status, kInvalidArgument, "f:1:100012: expected param");

@@ -82,26 +82,37 @@ std::string PieceText(const SourcePiece& piece) {
   return text + "]";
 }
 
+// A recipe of several parts: "concat(", and the parts between commas and ")".
+struct RecipeText {
+  std::string head;
+  std::vector<std::string> parts;
+};
+
+RecipeText RecipeOf(const WeightSource& source) {
+  RecipeText text;
+  for (const SourcePiece& p : source.pieces) text.parts.push_back(PieceText(p));
+  for (const auto& [name, number] : source.arguments) {
+    text.parts.push_back(absl::StrCat(name, "=", NumberText(number)));
+  }
+  text.head = !source.formula.empty() ? source.formula
+              : source.interleaved    ? "interleave"
+                                      : "concat";
+  return text;
+}
+
+bool IsOnePiece(const WeightSource& source) {
+  return source.pieces.size() == 1 && !source.interleaved;
+}
+
 void PrintSource(const WeightSource& source, std::string* out) {
   if (source.empty()) return;
   Lines lines(out);
   lines.Break(6);
   lines.Append("= ");
-  if (!source.formula.empty()) {
-    std::vector<std::string> arguments;
-    for (const auto& [name, number] : source.arguments) {
-      arguments.push_back(absl::StrCat(name, "=", NumberText(number)));
-    }
-    lines.Append(absl::StrCat(source.formula, "("));
-    lines.FillList(arguments, ")", 10);
-  } else if (source.pieces.size() == 1 && !source.interleaved) {
-    lines.Append(PieceText(source.pieces[0]));
-  } else {
-    std::vector<std::string> pieces;
-    for (const SourcePiece& p : source.pieces) pieces.push_back(PieceText(p));
-    lines.Append(source.interleaved ? "interleave(" : "concat(");
-    lines.FillList(pieces, ")", 10);
-  }
+  if (IsOnePiece(source)) return lines.Append(PieceText(source.pieces[0]));
+  const RecipeText recipe = RecipeOf(source);
+  lines.Append(absl::StrCat(recipe.head, "("));
+  lines.FillList(recipe.parts, ")", 10);
 }
 
 std::string AttrText(const AttrDef& def, const Attr& attr) {
@@ -166,6 +177,12 @@ void PrintNode(const Node& node, std::string* out) {
 }
 
 }  // namespace
+
+std::string SourceText(const WeightSource& source) {
+  if (IsOnePiece(source)) return PieceText(source.pieces[0]);
+  const RecipeText recipe = RecipeOf(source);
+  return absl::StrCat(recipe.head, "(", absl::StrJoin(recipe.parts, ", "), ")");
+}
 
 std::string PrintGraph(const Graph& graph) {
   size_t width = 0;

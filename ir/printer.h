@@ -33,6 +33,9 @@ namespace deepslice {
 // reads back equal.
 std::string PrintGraph(const Graph& graph);
 
+// A weight's recipe on one line: "down_proj.weight"[0:64, 80:172].
+std::string SourceText(const WeightSource& source);
+
 // Digest of the canonical text: equal graphs have equal digests.
 std::string GraphDigest(const Graph& graph);
 

@@ -32,9 +32,8 @@ Wanted WeightOf(std::initializer_list<std::optional<Dim>> dims) {
 }
 
 std::string WantedText(const Wanted& wanted) {
-  constexpr absl::string_view kKinds[] = {"a value of floats",
-                                          "a value of integers",
-                                          "a weight of f32"};
+  constexpr absl::string_view kKinds[] = {
+      "a value of floats", "a value of integers", "a weight of f32"};
   return absl::StrCat(
       kKinds[wanted.kind], " [",
       absl::StrJoin(wanted.dims, ", ",
@@ -91,11 +90,11 @@ absl::Status Check(const Node& node, int i, const Wanted& wanted) {
 absl::Status BadAttr(const Node& node, int a, absl::string_view allowed) {
   const AttrDef& def = node.def().attrs[a];
   const Attr& value = node.attrs[a];
-  return absl::InvalidArgumentError(absl::StrCat(
-      node.def().spelling, ": ", def.name, ": found ",
-      def.type == AttrType::kF64 ? absl::StrCat(value.f)
-                                 : absl::StrCat(value.i),
-      "; allowed: ", allowed));
+  return absl::InvalidArgumentError(
+      absl::StrCat(node.def().spelling, ": ", def.name, ": found ",
+                   def.type == AttrType::kF64 ? absl::StrCat(value.f)
+                                              : absl::StrCat(value.i),
+                   "; allowed: ", allowed));
 }
 
 // lo <= attribute <= hi.
@@ -117,8 +116,9 @@ absl::StatusOr<TensorType> EmbedShape(const Node& node) {
   DS_RETURN_IF_ERROR(Check(node, In::table, WeightOf({kAny, kAny})));
   DS_RETURN_IF_ERROR(
       CheckRange(node, attr::Embed::begin, 0, limits::kPositions));
-  return TensorType{DType::kF32, {DimOf(node, In::ids, 0),
-                                  node.weight(In::table)->type.dims[1]}};
+  return TensorType{
+      DType::kF32,
+      {DimOf(node, In::ids, 0), node.weight(In::table)->type.dims[1]}};
 }
 
 // x [M, K], w [N, K], bias [N], residual [M, N] -> [M, N].

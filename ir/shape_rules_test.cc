@@ -72,20 +72,24 @@ const Case kCases[] = {
     {"embed(%i, @table) {begin=-1}", "embed: begin: found -1; allowed: 0 to"},
     {"linear(%x, @up)", "f32[T, 172]"},
     {"linear(%x, @up, bias=@b172, residual=%r)", "f32[T, 172]"},
-    {"linear(%r, @up)", "linear: w: found @up : f32[172, 60]; allowed: a "
-                        "weight of f32 [*, 172]"},
+    {"linear(%r, @up)",
+     "linear: w: found @up : f32[172, 60]; allowed: a "
+     "weight of f32 [*, 172]"},
     {"linear(%x, %r)", "linear: w: found %r : f32[T, 172]; allowed: a weight"},
     {"linear(%cube, @up)", "linear: x: found %cube"},
-    {"linear(%x, @up, bias=@b60)", "linear: bias: found @b60 : f32[60]; "
-                                   "allowed: a weight of f32 [172]"},
-    {"linear(%x, @up, residual=%x)", "linear: residual: found %x : f32[T, 60]; "
-                                     "allowed: a value of floats [T, 172]"},
+    {"linear(%x, @up, bias=@b60)",
+     "linear: bias: found @b60 : f32[60]; "
+     "allowed: a weight of f32 [172]"},
+    {"linear(%x, @up, residual=%x)",
+     "linear: residual: found %x : f32[T, 60]; "
+     "allowed: a value of floats [T, 172]"},
     {"add_bias(%x, @b60)", "f32[T, 60]"},
     {"add_bias(%x, @b172)", "add_bias: bias: found @b172"},
     {"add(%x, %x)", "f32[T, 60]"},
     {"add(%x, %x, bias=@b60)", "f32[T, 60]"},
-    {"add(%x, %short)", "add: y: found %short : f32[R, 60]; allowed: a value "
-                        "of floats [T, 60]"},
+    {"add(%x, %short)",
+     "add: y: found %short : f32[R, 60]; allowed: a value "
+     "of floats [T, 60]"},
     {"add(%x, %x, bias=@b172)", "add: bias: found @b172"},
     {"mul(%x, %r)", "mul: y: found %r"},
     {"rms_norm(%x, @b60) {eps=1e-6}", "f32[T, 60]"},

@@ -24,8 +24,8 @@ absl::Status CheckDims(const TensorType& type) {
                   limits::kTensorRank);
   }
   for (const Dim& d : type.dims) {
-    const bool good = d.is_symbol() ? IsIdentifier(d.symbol) && d.size == 0
-                                    : d.size >= 0;
+    const bool good =
+        d.is_symbol() ? IsIdentifier(d.symbol) && d.size == 0 : d.size >= 0;
     if (!good) {
       return Broken("found ", TypeText(type),
                     "; allowed: dims that are identifiers or not negative");
@@ -75,8 +75,8 @@ absl::Status CheckPieces(const Weight& weight) {
 absl::Status CheckWeight(const Weight& weight) {
   const TensorType& type = weight.type;
   DS_RETURN_IF_ERROR(CheckDims(type));
-  bool known = type.dtype == DType::kF32 && (type.rank() == 1 ||
-                                             type.rank() == 2);
+  bool known =
+      type.dtype == DType::kF32 && (type.rank() == 1 || type.rank() == 2);
   for (const Dim& d : type.dims) known = known && !d.is_symbol();
   if (!known) {
     return Broken("found ", TypeText(type),
@@ -99,8 +99,9 @@ absl::Status CheckWeight(const Weight& weight) {
     }
   } else if (!source.arguments.empty() ||
              (source.interleaved && source.pieces.empty())) {
-    return Broken("found a source with neither piece nor formula; allowed: "
-                  "pieces, a formula, or nothing at all");
+    return Broken(
+        "found a source with neither piece nor formula; allowed: "
+        "pieces, a formula, or nothing at all");
   }
   for (const auto& [name, number] : source.arguments) {
     if (!IsIdentifier(name) || !std::isfinite(number)) {
@@ -126,11 +127,11 @@ absl::Status CheckState(const State& state) {
 template <typename At>
 absl::Status CheckAttention(const Node& node) {
   const int64_t heads = node.i(At::heads), kv_heads = node.i(At::kv_heads);
-  const int64_t last = (node.i(At::head_offset) + heads - 1) /
-                       node.i(At::group);
+  const int64_t last =
+      (node.i(At::head_offset) + heads - 1) / node.i(At::group);
   if (heads > 0 && last >= kv_heads) {
-    return Broken("head_offset=", node.i(At::head_offset),
-                  ", heads=", heads, ", group=", node.i(At::group),
+    return Broken("head_offset=", node.i(At::head_offset), ", heads=", heads,
+                  ", group=", node.i(At::group),
                   ": the last head reads KV head ", last,
                   "; allowed: below kv_heads=", kv_heads);
   }
@@ -187,8 +188,7 @@ class Verifier {
 
  private:
   absl::Status Define(const Value& value) {
-    if (!IsName(value.name) ||
-        value.name.size() > limits::kTensorNameBytes) {
+    if (!IsName(value.name) || value.name.size() > limits::kTensorNameBytes) {
       return Broken("found value name \"", value.name,
                     "\"; allowed: letters, digits and _ . / -");
     }
@@ -253,10 +253,12 @@ class Verifier {
 
   absl::Status CheckUsed() const {
     for (const auto& w : graph_.weights()) {
-      if (!used_.contains(w.get())) return Broken("@", w->name, ": unused");
+      if (!used_.contains(w.get()))
+        return Broken("@", w->name, ": no node reads this weight");
     }
     for (const auto& s : graph_.states()) {
-      if (!used_.contains(s.get())) return Broken("@", s->name, ": unused");
+      if (!used_.contains(s.get()))
+        return Broken("@", s->name, ": no node reads this state");
     }
     return absl::OkStatus();
   }

@@ -53,7 +53,8 @@ const Case kCases[] = {
      "%x: two values have this name"},
     {"weight_name_twice", [](Graph& g) { W(g, "bias").name = "qkv"; },
      "@qkv: two weights or states have this name"},
-    {"state_has_a_weights_name", [](Graph& g) { g.FindState("kv")->name = "f"; },
+    {"state_has_a_weights_name",
+     [](Graph& g) { g.FindState("kv")->name = "f"; },
      "@f: two weights or states"},
     {"name_does_not_print", [](Graph& g) { g.FindValue("y")->name = "a b"; },
      "found value name \"a b\"; allowed: letters, digits"},
@@ -75,8 +76,7 @@ const Case kCases[] = {
     {"required_operand_absent",
      [](Graph& g) { N(g, "y").operands[1] = Operand(); },
      "%y: add: operand y is absent"},
-    {"wrong_type",
-     [](Graph& g) { g.FindValue("h")->type.dims[1] = 81; },
+    {"wrong_type", [](Graph& g) { g.FindValue("h")->type.dims[1] = 81; },
      "%h: found f32[T, 81]; allowed: f32[T, 80], as linear makes"},
     {"attribute_outside_of_its_enum",
      [](Graph& g) { N(g, "a").attrs[Qkv::style].i = 2; },
@@ -117,10 +117,14 @@ const Case kCases[] = {
      },
      "@bias: piece \"b\": found 39 rows; allowed: 41"},
     {"vector_out_of_a_matrix",
-     [](Graph& g) { W(g, "bias").source.pieces[1].cols = {1, 2}; },
+     [](Graph& g) {
+       W(g, "bias").source.pieces[1].cols = {1, 2};
+     },
      "@bias: piece \"b\": found 1 columns"},
     {"piece_ends_before_it_begins",
-     [](Graph& g) { W(g, "qkv").source.pieces[2].rows = {20, 0}; },
+     [](Graph& g) {
+       W(g, "qkv").source.pieces[2].rows = {20, 0};
+     },
      "@qkv: piece \"v\": found rows 20:0"},
     {"formula_and_pieces", [](Graph& g) { W(g, "qkv").source.formula = "f"; },
      "@qkv: found formula \"f\" with 3 pieces; allowed: an identifier alone"},
@@ -137,14 +141,15 @@ const Case kCases[] = {
      [](Graph& g) {
        g.AddWeight("w", TensorType{DType::kF32, {3}}, Role::kNorm);
      },
-     "@w: unused"},
-    {"unused_state",
-     [](Graph& g) { g.AddState("s", StateKind::kFull, 2, 10); }, "@s: unused"},
+     "@w: no node reads this weight"},
+    {"unused_state", [](Graph& g) { g.AddState("s", StateKind::kFull, 2, 10); },
+     "@s: no node reads this state"},
     {"no_return", [](Graph& g) { g.returns().clear(); }, "nothing is returned"},
 };
-INSTANTIATE_TEST_SUITE_P(
-    Graphs, VerifyGraphFinds, testing::ValuesIn(kCases),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Graphs, VerifyGraphFinds, testing::ValuesIn(kCases),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
 
 }  // namespace
 }  // namespace deepslice

@@ -1,0 +1,134 @@
+// dsopt: runs named passes over the text of a graph and prints what they made.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ir/parser.h"
+#include "ir/printer.h"
+#include "ir/verifier.h"
+#include "passes/pass.h"
+#include "schema/base/exit_code.h"
+#include "schema/base/file.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+struct Options {
+  std::string input;
+  std::string output = "-";
+  std::string passes;
+  bool verify_only = false;
+};
+
+absl::StatusOr<std::string> ReadInput(const std::string& path) {
+  if (path != "-") return ReadFile(path, limits::kIrTextBytes);
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), stdin)) {
+    text.append(buffer, n);
+    if (static_cast<int64_t>(text.size()) > limits::kIrTextBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("<stdin>: found more than ", limits::kIrTextBytes,
+                       " bytes; that is the most a graph may take"));
+    }
+  }
+  if (std::ferror(stdin)) return absl::InternalError("<stdin>: cannot read");
+  return text;
+}
+
+absl::Status WriteOutput(const std::string& path, const std::string& text) {
+  if (path != "-") return WriteFile(path, text);
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (std::fflush(stdout) != 0 || !written) {
+    return absl::InternalError("<stdout>: cannot write");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunPasses(const std::vector<std::unique_ptr<Pass>>& passes,
+                       Graph* graph) {
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const std::string where = absl::StrCat("pass ", passes[i]->name(), " (",
+                                           i + 1, " of ", passes.size(), ")");
+    DS_RETURN_IF_ERROR(Annotate(passes[i]->Run(*graph), where));
+    DS_RETURN_IF_ERROR(Annotate(VerifyGraph(*graph), "after ", where));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Options& options,
+                 const std::vector<std::unique_ptr<Pass>>& passes) {
+  const std::string label = options.input == "-" ? "<stdin>" : options.input;
+  DS_ASSIGN_OR_RETURN(const std::string text, ReadInput(options.input));
+  DS_ASSIGN_OR_RETURN(Graph graph, ParseGraph(text, label));
+  if (const absl::Status status = VerifyGraph(graph); !status.ok()) {
+    // Internal where a pass broke the graph; this one came from a person.
+    return absl::InvalidArgumentError(
+        absl::StrCat(label, ": ", status.message()));
+  }
+  DS_RETURN_IF_ERROR(RunPasses(passes, &graph));
+  if (options.verify_only) return absl::OkStatus();
+  return WriteOutput(options.output, PrintGraph(graph));
+}
+
+int Report(const absl::Status& status, int exit_code) {
+  if (!status.ok()) {
+    std::cerr << status.ToString(absl::StatusToStringMode::kWithNoExtraData)
+              << "\n";
+  }
+  return exit_code;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  bool list_passes = false;
+  CLI::App app(
+      "Runs passes over the text of a graph: "
+      "dsopt --passes='fuse-qkv,tensor-slice(tp=2,rank=1)' in.ir",
+      "dsopt");
+  app.add_option("input", options.input, "a graph as text; - is stdin")
+      ->type_name("FILE");
+  app.add_option("--passes", options.passes,
+                 "names with arguments, commas between; none: check and print")
+      ->type_name("LIST");
+  app.add_option("-o,--output", options.output,
+                 "where the result goes; - is stdout, as by default")
+      ->type_name("FILE");
+  app.add_flag("--verify", options.verify_only,
+               "run and check the graph after each pass, and print nothing");
+  app.add_flag("--list-passes", list_passes, "print all passes, one a line");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kExitDone : kExitUsage;
+  }
+  if (list_passes) {
+    std::string text;
+    for (const PassInfo& info : AllPasses()) {
+      absl::StrAppend(&text, info.name, "  ", info.summary, "\n");
+    }
+    const absl::Status status = WriteOutput("-", text);
+    return Report(status, ExitCodeOf(status));
+  }
+  if (options.input.empty()) {
+    std::cerr << "INVALID_ARGUMENT: no input; give a file, or - for stdin\n";
+    return kExitUsage;
+  }
+  const auto passes = ParsePasses(options.passes);
+  if (!passes.ok()) {
+    return Report(Annotate(passes.status(), "--passes"), kExitUsage);
+  }
+  const absl::Status status = Run(options, *passes);
+  return Report(status, ExitCodeOf(status));
+}
+
+}  // namespace
+}  // namespace deepslice
+
+int main(int argc, char** argv) { return deepslice::Main(argc, argv); }
