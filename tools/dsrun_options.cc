@@ -1,0 +1,286 @@
+#include "tools/dsrun_options.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <iostream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/plan.h"
+#include "schema/base/status_macros.h"
+#include "tools/command_line.h"
+
+namespace deepslice {
+namespace {
+
+constexpr char kOverview[] =
+    "dsrun [VERB] PLAN: runs a plan that dscompile made.\n"
+    "Without a verb it generates; `dsrun VERB --help` tells the others' flags:\n"
+    "  bench     how many tokens a second, reading and generating\n"
+    "  chat      the same as --chat\n"
+    "  tokenize  what a tokenizer makes of texts (PLAN or a tokenizer.json)";
+
+constexpr char kRankHelp[] =
+    "Ranks: a plan of several ranks is started whole by one dsrun, which ends "
+    "when a rank\ndoes. Else each process is one rank, told by --rank R "
+    "[--world-size W] [--local-rank L],\nor by the variables of torchrun, "
+    "deepspeed, mpirun or srun. Processes meet through\nMASTER_ADDR and "
+    "MASTER_PORT where set, else through the plan's name.\n"
+    "Exit codes: 0 done, 1 failed, 2 usage, 3 bad input, 4 does not fit or "
+    "unsupported,\n5 a rank failed, 130 interrupted. `-` and `_` in flags are "
+    "alike.";
+
+absl::Status Usage(absl::string_view text) {
+  return absl::InvalidArgumentError(text);
+}
+
+void AddRunFlags(CLI::App& app, DsrunOptions& o) {
+  app.add_option("PLAN", o.plan, "Plan folder")->required();
+  app.add_option("--max-seq-len,--max-model-len,--ctx-size,-c",
+                 o.limits.max_seq_len,
+                 "Ceiling of a sequence, prompt and answer, in tokens; default "
+                 "the plan's")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-batch,--max-batch-size,--max-num-seqs",
+                 o.limits.max_batch,
+                 "Ceiling of sequences that run together; default what the "
+                 "work needs, at most the plan's")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max-step-tokens,--max-num-batched-tokens",
+                 o.limits.max_step_tokens,
+                 "Ceiling of tokens in a step; longer prompts run in chunks; "
+                 "default the plan's")
+      ->check(CLI::PositiveNumber);
+  app.add_option("-t,--threads", o.threads,
+                 "Threads of this rank; default cores / local ranks")
+      ->check(CLI::Range(1, 1024));
+  app.footer(kRankHelp);
+}
+
+void AddSamplingFlags(CLI::App& app, SamplingFlags& s) {
+  const std::string group =
+      "Sampling (without these the plan's generation defaults hold)";
+  auto* greedy =
+      app.add_flag("--greedy", s.greedy, "Always the likeliest token")
+          ->group(group);
+  app.add_option("--temperature,--temp", s.temperature,
+                 "Flattens (above 1) or sharpens; 0 is greedy")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(greedy)
+      ->group(group);
+  app.add_option("--top-k", s.top_k,
+                 "Only the K likeliest tokens; 0 is all of them")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(greedy)
+      ->group(group);
+  app.add_option("--top-p", s.top_p,
+                 "Only the likeliest tokens that together reach P, in (0, 1]")
+      ->check(CLI::Range(0.0, 1.0))
+      ->excludes(greedy)
+      ->group(group);
+  app.add_option("--seed", s.seed,
+                 "Of the random numbers; the same seed gives the same text, "
+                 "whatever else is in the batch; default 0")
+      ->group(group);
+}
+
+// A command line of one verb, read into `o`.
+absl::StatusOr<bool> ParseApp(CLI::App& app,
+                              std::vector<std::string> arguments) {
+  app.allow_extras();
+  app.set_help_flag("-h,--help", "Print this and exit");
+  app.set_version_flag("--version",
+                       absl::StrCat("dsrun ", DEEPSLICE_VERSION,
+                                    ", plan format ", kPlanFormatVersion));
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& n : option->get_lnames()) {
+      names.push_back(absl::StrCat("--", n));
+    }
+  }
+  for (absl::string_view n : {"--rank", "--world-size", "--local-rank"}) {
+    names.push_back(std::string(n));
+  }
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    app.parse(arguments);
+  } catch (const CLI::Success& e) {  // --help, --version
+    app.exit(e, std::cout, std::cerr);
+    return false;
+  } catch (const CLI::ParseError& e) {
+    // A misspelt flag before the missing thing explains it better.
+    for (const std::string& extra : app.remaining()) {
+      if (extra.size() > 1 && extra[0] == '-') {
+        return Usage(UnknownFlag(extra, names));
+      }
+    }
+    return Usage(absl::StrCat(e.what(), "; see dsrun --help"));
+  }
+  for (const std::string& extra : app.remaining()) {
+    if (extra.size() > 1 && extra[0] == '-') {
+      return Usage(UnknownFlag(extra, names));
+    }
+  }
+  if (!app.remaining().empty()) {
+    return Usage(absl::StrCat("unexpected argument \"", app.remaining()[0],
+                              "\" behind PLAN; see dsrun --help"));
+  }
+  return true;
+}
+
+absl::Status ParseIds(const std::string& text, std::vector<int32_t>* out) {
+  for (absl::string_view part :
+       absl::StrSplit(text, absl::ByAnyChar(", "), absl::SkipEmpty())) {
+    int32_t id;
+    if (!absl::SimpleAtoi(part, &id) || id < 0) {
+      return Usage(absl::StrCat("--prompt-ids: \"", part,
+                                "\" is no token id; write 5,6,7"));
+    }
+    out->push_back(id);
+  }
+  if (out->empty()) {
+    return Usage("--prompt-ids: at least one id is needed; write 5,6,7");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
+                                   DsrunOptions& o) {
+  CLI::App app(kOverview, "dsrun");
+  std::optional<std::string> ids;
+  AddRunFlags(app, o);
+  auto* prompt = app.add_option("-p,--prompt", o.prompt,
+                                "Text to go on from; - reads it from stdin, as "
+                                "does a pipe where no work is named");
+  auto* chat = app.add_flag("--chat", o.chat,
+                            "Through the plan's chat template: one turn with "
+                            "-p, else a conversation in the terminal");
+  app.add_option("--system", o.system, "System message of the chat")
+      ->needs(chat);
+  auto* prompt_ids =
+      app.add_option("--prompt-ids", ids, "Token ids instead of a text: 5,6,7")
+          ->excludes(prompt)
+          ->excludes(chat);
+  app.add_option("-n,--max-new-tokens,--max-tokens,--predict",
+                 o.max_new_tokens,
+                 "New tokens at most; default 128, or what the ceiling leaves")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--ignore-eos", o.ignore_eos,
+               "Go on behind end-of-sequence tokens");
+  app.add_flag("--print-ids", o.print_ids,
+               "Print the new ids, commas between, instead of the text")
+      ->excludes(chat);
+  AddSamplingFlags(app, o.sampling);
+  const std::string group = "Instead of generating";
+  auto* feed = app.add_option("--feed", o.feed,
+                              "Safetensors file with input_ids and, for padded "
+                              "rows, attention_mask: one forward pass")
+                   ->excludes(prompt)
+                   ->excludes(prompt_ids)
+                   ->excludes(chat)
+                   ->group(group);
+  feed->needs(app.add_option("--fetch", o.fetch,
+                             "File for the logits of all positions, [batch, "
+                             "seq, vocab]; masked ones are zero")
+                  ->needs(feed)
+                  ->group(group));
+  auto* perplexity = app.add_option("--perplexity", o.perplexity,
+                                    "Text file: print its perplexity")
+                         ->excludes(feed)
+                         ->excludes(prompt)
+                         ->excludes(prompt_ids)
+                         ->excludes(chat)
+                         ->group(group);
+  app.add_option("--window", o.window,
+                 "Tokens of a perplexity window, each from position 0")
+      ->check(CLI::PositiveNumber)
+      ->needs(perplexity)
+      ->capture_default_str()
+      ->group(group);
+  DS_ASSIGN_OR_RETURN(const bool go_on, ParseApp(app, std::move(arguments)));
+  if (go_on && ids.has_value()) {
+    DS_RETURN_IF_ERROR(ParseIds(*ids, &o.prompt_ids));
+  }
+  if (o.sampling.top_p.has_value() && *o.sampling.top_p <= 0) {
+    return Usage("--top-p: 0 leaves no token; give a number above it, up to 1");
+  }
+  return go_on;
+}
+
+absl::StatusOr<bool> ParseBench(std::vector<std::string> arguments,
+                                DsrunOptions& o) {
+  CLI::App app("Measures a plan: tokens a second reading a prompt (prefill) and "
+               "generating (decode).",
+               "dsrun bench");
+  AddRunFlags(app, o);
+  app.add_option("-p,--prompt-tokens", o.bench_prompt, "Tokens of the prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-n,--max-new-tokens", o.bench_new, "Tokens to generate")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("-r,--repetitions", o.bench_runs,
+                 "Runs that count, behind one that does not")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("-b,--batch", o.bench_batch,
+                 "Sequences at once; rates are of all together")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  std::string format = "text";
+  app.add_option("-o,--output", format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  DS_ASSIGN_OR_RETURN(const bool go_on, ParseApp(app, std::move(arguments)));
+  o.bench_json = format == "json";
+  return go_on;
+}
+
+absl::StatusOr<bool> ParseTokenize(std::vector<std::string> arguments,
+                                   DsrunOptions& o) {
+  CLI::App app("Encodes and decodes a list of texts.", "dsrun tokenize");
+  bool json = true;
+  app.add_option("PLAN", o.plan, "Plan folder, or a tokenizer.json")
+      ->required();
+  app.add_option("--in", o.texts, "JSON file: a list of strings")->required();
+  app.add_flag("--json", json,
+               "Print a JSON list of {ids, ids_no_special, decoded, "
+               "decoded_keep} (the one format there is)");
+  return ParseApp(app, std::move(arguments));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
+    int argc, const char* const* argv) {
+  DsrunOptions o;
+  std::vector<std::string> words = NormalizedArguments(argc, argv);
+  if (const auto text = TakeFlag("--spawned", &words)) {
+    DS_ASSIGN_OR_RETURN(o.spawned, SpawnedRank::FromFlag(*text));
+  }
+  o.arguments = words;
+  o.rank_flags.rank = TakeFlag("--rank", &words);
+  o.rank_flags.world_size = TakeFlag("--world-size", &words);
+  o.rank_flags.local_rank = TakeFlag("--local-rank", &words);
+
+  const std::string verb = words.empty() ? "" : words[0];
+  if (verb == "bench" || verb == "tokenize" || verb == "chat") {
+    words.erase(words.begin());
+  }
+  bool go_on;
+  if (verb == "bench") {
+    o.verb = DsrunOptions::Verb::kBench;
+    DS_ASSIGN_OR_RETURN(go_on, ParseBench(std::move(words), o));
+  } else if (verb == "tokenize") {
+    o.verb = DsrunOptions::Verb::kTokenize;
+    DS_ASSIGN_OR_RETURN(go_on, ParseTokenize(std::move(words), o));
+  } else {
+    if (verb == "chat") words.push_back("--chat");
+    DS_ASSIGN_OR_RETURN(go_on, ParseGenerate(std::move(words), o));
+  }
+  if (!go_on) return std::nullopt;
+  return o;
+}
+
+}  // namespace deepslice

@@ -1,0 +1,70 @@
+// What a person typed after dsrun, checked as far as it can be without a plan.
+#ifndef DEEPSLICE_TOOLS_DSRUN_OPTIONS_H_
+#define DEEPSLICE_TOOLS_DSRUN_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/executor.h"
+#include "runtime/launch.h"
+#include "runtime/spawn.h"
+
+namespace deepslice {
+
+// Sampling as typed; what is not given comes from the plan's generation
+// defaults.
+struct SamplingFlags {
+  bool greedy = false;
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<uint64_t> seed;
+};
+
+struct DsrunOptions {
+  enum class Verb { kGenerate, kBench, kTokenize };
+  Verb verb = Verb::kGenerate;
+  std::string plan;
+
+  // generate
+  std::optional<std::string> prompt;  // "-": read from stdin
+  bool chat = false;
+  std::optional<std::string> system;
+  std::vector<int32_t> prompt_ids;    // empty: not given
+  std::optional<int64_t> max_new_tokens;
+  SamplingFlags sampling;
+  bool ignore_eos = false;
+  bool print_ids = false;
+  std::optional<std::string> feed, fetch;
+  std::optional<std::string> perplexity;
+  int64_t window = 256;
+
+  // bench
+  int64_t bench_prompt = 512;
+  int64_t bench_new = 128;
+  int bench_runs = 5;
+  int64_t bench_batch = 1;
+  bool bench_json = false;
+
+  // tokenize
+  std::string texts;
+
+  RunLimits limits;  // 0: not given
+  int threads = 0;   // 0: cores / local ranks
+
+  RankFlags rank_flags;
+  std::optional<SpawnedRank> spawned;
+  std::vector<std::string> arguments;  // for ranks that this process starts
+};
+
+// nullopt: --help or --version has been printed to stdout. InvalidArgument is a
+// usage error, in one line.
+absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
+    int argc, const char* const* argv);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_TOOLS_DSRUN_OPTIONS_H_

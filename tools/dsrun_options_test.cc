@@ -1,0 +1,129 @@
+#include "tools/dsrun_options.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "schema/base/status_matchers.h"
+
+namespace deepslice {
+namespace {
+
+absl::StatusOr<std::optional<DsrunOptions>> Parse(
+    std::vector<const char*> words) {
+  words.insert(words.begin(), "dsrun");
+  return ParseDsrunOptions(static_cast<int>(words.size()), words.data());
+}
+
+DsrunOptions Good(std::vector<const char*> words) {
+  auto options = Parse(std::move(words));
+  EXPECT_TRUE(options.ok()) << options.status().ToString();
+  if (!options.ok() || !options->has_value()) return {};
+  return **options;
+}
+
+TEST(DsrunOptions, ReadsAGeneration) {
+  const DsrunOptions o =
+      Good({"my_plan", "--prompt_ids", "5,6,7", "--max-new-tokens", "12",
+            "--greedy", "--ignore_eos", "--print-ids"});
+  EXPECT_EQ(o.verb, DsrunOptions::Verb::kGenerate);
+  EXPECT_EQ(o.plan, "my_plan");
+  EXPECT_EQ(o.prompt_ids, (std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(o.max_new_tokens, 12);
+  EXPECT_TRUE(o.sampling.greedy);
+  EXPECT_TRUE(o.ignore_eos);
+  EXPECT_TRUE(o.print_ids);
+  EXPECT_FALSE(o.chat);
+  EXPECT_EQ(o.limits.max_batch, 0);
+}
+
+TEST(DsrunOptions, ReadsSamplingUnderItsOtherNames) {
+  const DsrunOptions o = Good({"plan", "-p", "a_b --c", "--temp", "0.5",
+                               "--top_k=40", "--top-p", "0.9", "--seed", "7",
+                               "--max_tokens", "3", "-c", "100"});
+  EXPECT_EQ(o.prompt, "a_b --c");
+  EXPECT_EQ(o.sampling.temperature, 0.5f);
+  EXPECT_EQ(o.sampling.top_k, 40);
+  EXPECT_EQ(o.sampling.top_p, 0.9f);
+  EXPECT_EQ(o.sampling.seed, 7u);
+  EXPECT_EQ(o.max_new_tokens, 3);
+  EXPECT_EQ(o.limits.max_seq_len, 100);
+}
+
+TEST(DsrunOptions, VerbsHaveTheirOwnFlags) {
+  const DsrunOptions bench =
+      Good({"bench", "plan", "-p", "64", "-n", "8", "-o", "json"});
+  EXPECT_EQ(bench.verb, DsrunOptions::Verb::kBench);
+  EXPECT_EQ(bench.bench_prompt, 64);
+  EXPECT_EQ(bench.bench_new, 8);
+  EXPECT_EQ(bench.bench_runs, 5);
+  EXPECT_TRUE(bench.bench_json);
+  const DsrunOptions tokenize =
+      Good({"tokenize", "plan", "--in", "texts.json", "--json"});
+  EXPECT_EQ(tokenize.verb, DsrunOptions::Verb::kTokenize);
+  EXPECT_EQ(tokenize.texts, "texts.json");
+  EXPECT_TRUE(Good({"chat", "plan"}).chat);
+  EXPECT_TRUE(Good({"plan", "--chat"}).chat);
+}
+
+TEST(DsrunOptions, RankFlagsPassThroughAndAreKeptForRanksStartedHere) {
+  const DsrunOptions o = Good({"plan", "-p", "x", "--local_rank=1"});
+  EXPECT_EQ(o.rank_flags.local_rank, "1");
+  EXPECT_FALSE(o.rank_flags.rank.has_value());
+  EXPECT_EQ(o.arguments, (std::vector<std::string>{"plan", "-p", "x",
+                                                   "--local-rank=1"}));
+  EXPECT_EQ(Good({"plan", "-p", "x", "--rank"}).rank_flags.rank, "");
+  EXPECT_EQ(Good({"--rank", "2", "plan", "-p", "x"}).rank_flags.rank, "2");
+}
+
+TEST(DsrunOptions, RefusesWithOneLineThatHelps) {
+  const auto refuses = [](std::vector<const char*> words,
+                          absl::string_view part) {
+    const auto got = Parse(std::move(words));
+    DS_EXPECT_ERROR(got, kInvalidArgument, part);
+    EXPECT_EQ(got.status().message().find('\n'), absl::string_view::npos);
+  };
+  refuses({}, "PLAN is required");
+  refuses({"plan", "--temprature", "1"},
+          "unknown flag --temprature; did you mean --temperature?");
+  refuses({"--gredy"}, "did you mean --greedy?");
+  refuses({"plan", "--rnk", "1"}, "did you mean --rank?");
+  refuses({"plan", "other"}, "unexpected argument \"other\"");
+  refuses({"plan", "-n", "many"}, "many");
+  refuses({"plan", "-n", "0"}, "--max-new-tokens");
+  refuses({"plan", "--prompt-ids", "5,x"}, "\"x\" is no token id");
+  refuses({"plan", "--prompt-ids", "-4"}, "\"-4\" is no token id");
+  refuses({"plan", "--prompt-ids", "4294967296"}, "is no token id");
+  refuses({"plan", "--prompt-ids", ","}, "at least one id");
+  refuses({"plan", "--greedy", "--top-k", "4"}, "--greedy");
+  refuses({"plan", "--top-p", "1.5"}, "--top-p");
+  refuses({"plan", "--top-p", "0"}, "--top-p");
+  refuses({"plan", "--feed", "x"}, "--fetch");
+  refuses({"plan", "--window", "4"}, "--perplexity");
+  refuses({"plan", "-p", "x", "--system", "y"}, "--chat");
+  refuses({"bench", "plan", "-o", "xml"}, "xml");
+  refuses({"bench", "plan", "--greedy"}, "unknown flag --greedy");
+  refuses({"plan", "--spawned=0/9"}, "--spawned=");
+}
+
+TEST(DsrunOptions, HelpAndVersionGoToStdout) {
+  testing::internal::CaptureStdout();
+  auto help = Parse({"--help"});
+  const std::string help_text = testing::internal::GetCapturedStdout();
+  DS_ASSERT_OK(help);
+  EXPECT_FALSE(help->has_value());
+  for (const char* part : {"--max-seq-len", "default 128", "--perplexity",
+                           "bench", "Exit codes"}) {
+    EXPECT_NE(help_text.find(part), std::string::npos) << part;
+  }
+  testing::internal::CaptureStdout();
+  DS_ASSERT_OK(Parse({"bench", "--help"}));
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("--repetitions"),
+            std::string::npos);
+  testing::internal::CaptureStdout();
+  DS_ASSERT_OK(Parse({"--version"}));
+  EXPECT_EQ(testing::internal::GetCapturedStdout().rfind("dsrun ", 0), 0u);
+}
+
+}  // namespace
+}  // namespace deepslice
