@@ -136,6 +136,22 @@ void Graph::EraseUnused() {
                 states_.end());
 }
 
+void Graph::SortWeightsByUse() {
+  std::map<const Weight*, size_t> first;
+  for (const auto& n : nodes_) {
+    for (const Operand& o : n->operands) {
+      if (o.weight != nullptr) first.emplace(o.weight, first.size());
+    }
+  }
+  const auto place = [&](const std::unique_ptr<Weight>& w) {
+    const auto found = first.find(w.get());
+    return found == first.end() ? first.size() : found->second;
+  };
+  std::stable_sort(
+      weights_.begin(), weights_.end(),
+      [&](const auto& a, const auto& b) { return place(a) < place(b); });
+}
+
 Value* Graph::FindValue(absl::string_view value_name) const {
   Value* value = FindByName(params_, value_name);
   return value != nullptr ? value : FindByName(results_, value_name);

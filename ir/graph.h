@@ -148,6 +148,10 @@ class Graph {
   // Removes weights and states that no node reads.
   void EraseUnused();
 
+  // Orders weights by the first node that reads them (unread ones last), so that
+  // layers stay together in text and in files.
+  void SortWeightsByUse();
+
   // nullptr when there is none of that name.
   Value* FindValue(absl::string_view name) const;
   Weight* FindWeight(absl::string_view name) const;

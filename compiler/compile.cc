@@ -1,0 +1,207 @@
+#include "compiler/compile.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "compiler/checkpoint/checkpoint.h"
+#include "compiler/dtype_option.h"
+#include "compiler/generation_settings.h"
+#include "compiler/import.h"
+#include "compiler/model.h"
+#include "compiler/pipeline.h"
+#include "compiler/plan_folder.h"
+#include "ir/printer.h"
+#include "runtime/text/tokenizer_tables.h"
+#include "schema/base/file.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// The path with symbolic links and dots resolved; as it is when that fails.
+std::string RealPath(const std::string& path) {
+  char buffer[PATH_MAX];
+  return realpath(path.c_str(), buffer) != nullptr ? std::string(buffer) : path;
+}
+
+// A plan inside its own source would be read as part of it next time.
+absl::Status CheckOutputApart(const CompileOptions& o) {
+  const std::string parent = RealPath(Dirname(o.output));
+  const std::string output = JoinPath(parent, Basename(o.output));
+  const std::string source = RealPath(o.source);
+  if (output == source ||
+      (DirectoryExists(source) &&
+       absl::StartsWith(output + "/", source + "/"))) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "-o %s: lies in the source %s; name a folder outside", o.output,
+        o.source));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTargets(const std::vector<std::string>& targets) {
+  for (const std::string& t : targets) {
+    if (t != "cpu") {
+      return absl::UnimplementedError(absl::StrFormat(
+          "--target %s: this version compiles for cpu", t));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepCeilings> ChooseCeilings(const CompileOptions& o,
+                                            const ModelDescription& model) {
+  StepCeilings c;
+  c.max_seq_len = std::min<int64_t>(model.max_positions, 4096);
+  if (o.max_seq_len > 0) c.max_seq_len = o.max_seq_len;
+  if (o.max_batch > 0) c.max_batch = o.max_batch;
+  if (o.max_step_tokens > 0) c.max_step_tokens = o.max_step_tokens;
+  if (o.kv_block > 0) c.kv_block = o.kv_block;
+  if (c.max_seq_len > model.max_positions) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "--max-seq-len %d: the model has %d positions; use at most %d",
+        c.max_seq_len, model.max_positions, model.max_positions));
+  }
+  // A step holds at least one token of every sequence.
+  if (c.max_step_tokens < c.max_batch) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "--max-step-tokens %d: smaller than --max-batch %d; use at least %d",
+        c.max_step_tokens, c.max_batch, c.max_batch));
+  }
+  return c;
+}
+
+absl::StatusOr<TokenizerTables> ReadTokenizer(const Checkpoint& checkpoint) {
+  if (!checkpoint.tokenizer_json_path().empty()) {
+    const std::string& path = checkpoint.tokenizer_json_path();
+    DS_ASSIGN_OR_RETURN(const std::string text,
+                        ReadFile(path, limits::kJsonFileBytes));
+    absl::StatusOr<TokenizerTables> tables =
+        ReadTokenizerJson(text, checkpoint.tokenizer_config());
+    if (!tables.ok()) return Annotate(tables.status(), path);
+    return tables;
+  }
+  if (checkpoint.gguf_metadata().Find("tokenizer.ggml.model") != nullptr) {
+    absl::StatusOr<TokenizerTables> tables =
+        ReadTokenizerGguf(checkpoint.gguf_metadata());
+    if (!tables.ok()) {
+      return Annotate(tables.status(), checkpoint.files()[0].path);
+    }
+    return tables;
+  }
+  return TokenizerTables{};
+}
+
+// What reshard, verify and export start from.
+std::string SourceBlob(const Graph& unsliced, const Checkpoint& checkpoint,
+                       const json::Value& options) {
+  json::Value v = json::Value::Object();
+  v.Set("format", 1);
+  v.Set("options", options);
+  v.Set("config", checkpoint.config());
+  v.Set("ir", PrintGraph(unsliced));
+  return json::Write(v);
+}
+
+json::Value EffectiveOptions(const CompileOptions& o, const StepCeilings& c,
+                             absl::string_view dtype) {
+  json::Value v = json::Value::Object();
+  v.Set("target", "cpu");
+  v.Set("dtype", dtype);
+  v.Set("tp", o.tp);
+  v.Set("max_seq_len", c.max_seq_len);
+  v.Set("max_batch", c.max_batch);
+  v.Set("max_step_tokens", c.max_step_tokens);
+  v.Set("kv_block", c.kv_block);
+  return v;
+}
+
+}  // namespace
+
+absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
+  const auto log = [&](const std::string& line) {
+    if (o.log) o.log(line);
+  };
+  DS_RETURN_IF_ERROR(CheckTargets(o.targets));
+  if (o.tp < 1 || o.tp > limits::kWorldSize) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "--tp %d: allowed are 1 to %d", o.tp, limits::kWorldSize));
+  }
+  const bool writes = o.stop_after.empty();
+  if (writes) {
+    DS_RETURN_IF_ERROR(CheckOutputApart(o));
+    // Refuses an output that exists before anything is read.
+    DS_RETURN_IF_ERROR(PlanFolder::Create(o.output, o.force).status());
+  }
+
+  DS_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Checkpoint> checkpoint,
+      OpenCheckpoint(o.source, {.ignore_index = o.ignore_index}));
+  for (const std::string& note : checkpoint->notes()) log(note);
+  DS_ASSIGN_OR_RETURN(
+      const ModelDescription model,
+      DescribeModel(*checkpoint, {.assume_tied = o.assume_tied,
+                                  .trust_lm_head = o.trust_lm_head}));
+  for (const std::string& note : model.notes) log(note);
+
+  PipelineOptions pipeline;
+  pipeline.tp = o.tp;
+  DS_ASSIGN_OR_RETURN(pipeline.storage, ChooseStorage(o.dtype, model.dtype));
+  pipeline.dump_dir = o.dump_ir;
+  pipeline.dump_filter = o.dump_filter;
+  pipeline.stop_after = o.stop_after;
+  pipeline.start_from = o.start_from;
+  pipeline.time_passes = o.time_passes;
+  pipeline.log = o.log;
+
+  CompileResult result;
+  result.family = model.family;
+  result.dtype = std::string(StorageName(pipeline.storage));
+  DS_ASSIGN_OR_RETURN(const StepCeilings ceilings, ChooseCeilings(o, model));
+  DS_ASSIGN_OR_RETURN(Graph imported, ImportGraph(model));
+  DS_ASSIGN_OR_RETURN(const CompiledGraphs graphs,
+                      RunPipeline(std::move(imported), pipeline));
+  if (graphs.stopped) {
+    result.stopped = true;
+    return result;
+  }
+
+  PlanContents contents;
+  contents.family = model.family;
+  contents.vocab_size = model.vocab_size;
+  contents.max_positions = model.max_positions;
+  contents.ceilings = ceilings;
+  DS_ASSIGN_OR_RETURN(const TokenizerTables tokenizer,
+                      ReadTokenizer(*checkpoint));
+  for (const std::string& note : tokenizer.notes) log(note);
+  contents.tokenizer = tokenizer.bytes;
+  contents.chat_template = checkpoint->chat_template();
+  DS_ASSIGN_OR_RETURN(contents.generation,
+                      MakeGenerationSettings(*checkpoint, tokenizer.bytes,
+                                             model.vocab_size, o.log));
+  contents.options = EffectiveOptions(o, ceilings, result.dtype);
+  contents.coverage = CoverageJson(model.coverage);
+  contents.source = SourceBlob(graphs.unsliced, *checkpoint, contents.options);
+
+  WriteOptions write;
+  write.output = o.output;
+  write.replace = o.force;
+  write.threads = o.threads > 0
+                      ? o.threads
+                      : std::max(1u, std::thread::hardware_concurrency());
+  write.progress = o.progress;
+  std::vector<const Graph*> ranks;
+  for (const Graph& g : graphs.ranks) ranks.push_back(&g);
+  DS_ASSIGN_OR_RETURN(
+      result.plan,
+      WritePlan(*checkpoint, ranks, contents, write, o.unchecked));
+  return result;
+}
+
+}  // namespace deepslice

@@ -1,0 +1,56 @@
+// From a source to a plan folder: the whole of dscompile but its command line.
+#ifndef DEEPSLICE_COMPILER_COMPILE_H_
+#define DEEPSLICE_COMPILER_COMPILE_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/plan_writer.h"
+
+namespace deepslice {
+
+struct CompileOptions {
+  std::string source;
+  std::string output;
+  bool force = false;  // replace an existing plan
+
+  int tp = 1;
+  std::string dtype = "auto";
+  std::vector<std::string> targets = {"cpu"};
+  // Ceilings of the step program; 0: the smaller of the model's and 4096, 8,
+  // 512, 64.
+  int64_t max_seq_len = 0;
+  int64_t max_batch = 0;
+  int64_t max_step_tokens = 0;
+  int64_t kv_block = 0;
+
+  bool ignore_index = false;
+  bool assume_tied = false;
+  bool trust_lm_head = false;
+
+  std::string dump_ir, dump_filter, stop_after;
+  std::vector<std::string> start_from;
+  bool time_passes = false;
+  bool unchecked = false;  // for edited IR: skip the check across ranks
+
+  int threads = 0;  // 0: one per core
+  std::function<void(const std::string&)> log;  // notes; may be empty
+  std::function<void(uint64_t done, uint64_t total)> progress;
+};
+
+struct CompileResult {
+  bool stopped = false;  // stop_after was reached; nothing was written
+  WrittenPlan plan;
+  std::string family;
+  std::string dtype;
+};
+
+// FailedPrecondition or Unimplemented for what the model or target cannot take;
+// InvalidArgument, NotFound, DataLoss for bad input.
+absl::StatusOr<CompileResult> Compile(const CompileOptions& options);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_COMPILE_H_

@@ -1,0 +1,258 @@
+#include "compiler/plan_buffer.h"
+
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/emit_weight.h"
+#include "compiler/weights_file.h"
+#include "ir/printer.h"
+#include "schema/base/checked_math.h"
+#include "schema/plan_generated.h"
+
+namespace deepslice {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using flatbuffers::Vector;
+
+constexpr uint32_t kFormatVersion = 1;
+
+fb::Extent ExtentOf(const Dim& d, const Schedule& schedule) {
+  for (size_t i = 0; i < schedule.dims.size(); ++i) {
+    if (d.is_symbol() && schedule.dims[i].name == d.symbol) {
+      return fb::Extent(0, static_cast<int32_t>(i));
+    }
+  }
+  return fb::Extent(d.size, -1);
+}
+
+Offset<fb::Step> BuildStep(FlatBufferBuilder& b, const ScheduledStep& step,
+                           const Graph& graph) {
+  const Node& n = *step.node;
+  const auto name = b.CreateString(n.result->name);
+  if (n.def().effect == Effect::kCollective) {
+    const bool gather = n.op == OpKind::kAllGather;
+    const TensorType& type = n.result->type;
+    const auto collective = fb::CreateCollectiveStep(
+        b, step.collective,
+        gather ? fb::CollectiveKind::AllGather : fb::CollectiveKind::AllReduce,
+        /*group=*/0, static_cast<uint8_t>(type.dtype), step.buffers[0],
+        step.output, type.dims[1].size);
+    return fb::CreateStep(b, fb::StepKind::Collective, 0, 0, name, step.layer,
+                          0, collective);
+  }
+  std::vector<fb::OperandRef> operands;
+  for (size_t i = 0; i < n.operands.size(); ++i) {
+    if (step.buffers[i] >= 0) {
+      operands.emplace_back(fb::OperandKind::Buffer, step.buffers[i]);
+    } else if (step.weights[i] >= 0) {
+      operands.emplace_back(fb::OperandKind::Weight, step.weights[i]);
+    } else {
+      operands.emplace_back(fb::OperandKind::None, -1);
+    }
+  }
+  std::vector<fb::AttrValue> attrs;
+  for (const Attr& a : n.attrs) attrs.emplace_back(a.i, a.f);
+  int state = -1;
+  for (size_t i = 0; i < graph.states().size(); ++i) {
+    if (graph.states()[i].get() == n.state) state = static_cast<int>(i);
+  }
+  const auto operand_vector = b.CreateVectorOfStructs(operands);
+  const auto attr_vector = b.CreateVectorOfStructs(attrs);
+  const auto op =
+      fb::CreateCpuOpStep(b, static_cast<uint16_t>(n.op), operand_vector,
+                          attr_vector, step.output, state);
+  return fb::CreateStep(b, fb::StepKind::CpuOp, 0, 0, name, step.layer, op);
+}
+
+Offset<fb::Program> BuildProgram(FlatBufferBuilder& b, const Schedule& s,
+                                 const Graph& graph) {
+  std::vector<Offset<fb::NamedDim>> dims;
+  for (const ScheduledDim& d : s.dims) {
+    dims.push_back(fb::CreateNamedDim(b, b.CreateString(d.name), d.maximum));
+  }
+  std::vector<Offset<fb::Slot>> slots;
+  for (const ScheduledSlot& slot : s.slots) {
+    slots.push_back(slot.dim < 0
+                        ? fb::CreateSlot(b, slot.bytes_per_unit, -1, 0)
+                        : fb::CreateSlot(b, 0, slot.dim, slot.bytes_per_unit));
+  }
+  std::vector<Offset<fb::Buffer>> buffers;
+  for (const ScheduledBuffer& buffer : s.buffers) {
+    std::vector<fb::Extent> extents;
+    for (const Dim& d : buffer.value->type.dims) {
+      extents.push_back(ExtentOf(d, s));
+    }
+    const auto name = b.CreateString(buffer.value->name);
+    const auto extent_vector = b.CreateVectorOfStructs(extents);
+    buffers.push_back(fb::CreateBuffer(
+        b, name, static_cast<uint8_t>(buffer.value->type.dtype), extent_vector,
+        buffer.slot));
+  }
+  std::vector<Offset<fb::Step>> steps;
+  for (const ScheduledStep& step : s.steps) {
+    steps.push_back(BuildStep(b, step, graph));
+  }
+  const auto name = b.CreateString("step");
+  const auto dim_vector = b.CreateVector(dims);
+  const auto slot_vector = b.CreateVector(slots);
+  const auto buffer_vector = b.CreateVector(buffers);
+  const auto step_vector = b.CreateVector(steps);
+  const auto inputs = b.CreateVector(s.inputs);
+  const auto outputs = b.CreateVector(s.outputs);
+  return fb::CreateProgram(b, name, fb::ProgramKind::Step, dim_vector,
+                           slot_vector, buffer_vector, step_vector, inputs,
+                           outputs);
+}
+
+Offset<fb::Weight> BuildWeight(FlatBufferBuilder& b, const Weight& w,
+                               const WeightPlace& place) {
+  std::vector<int64_t> shape;
+  for (const Dim& d : w.type.dims) shape.push_back(d.size);
+  const auto name = b.CreateString(w.name);
+  const auto shape_vector = b.CreateVector(shape);
+  const auto source = b.CreateString(SourceText(w.source));
+  fb::WeightBuilder out(b);
+  out.add_name(name);
+  out.add_encoding(static_cast<uint8_t>(w.encoding));
+  out.add_shape(shape_vector);
+  out.add_offset(place.offset);
+  out.add_bytes(place.bytes);
+  out.add_scales_offset(place.scales_offset);
+  out.add_scales_bytes(place.scales_bytes);
+  out.add_residency(fb::Residency::Host);
+  out.add_role(static_cast<uint8_t>(w.role));
+  out.add_source(source);
+  return out.Finish();
+}
+
+Offset<fb::State> BuildState(FlatBufferBuilder& b, const State& s,
+                             int64_t block_tokens) {
+  const int64_t bytes = 2 * s.kv_heads * s.head_dim * block_tokens *
+                        EncodingBits(s.encoding) / 8;
+  return fb::CreateState(b, b.CreateString(s.name),
+                         static_cast<fb::StateKind>(s.kind),
+                         static_cast<uint8_t>(s.encoding), s.kv_heads,
+                         s.head_dim, block_tokens, bytes);
+}
+
+}  // namespace
+
+RankLayout LayOutWeights(const Graph& graph) {
+  RankLayout layout;
+  // Same recipe, encoding and shape: the same bytes.
+  absl::flat_hash_map<std::string, int> seen;
+  for (size_t i = 0; i < graph.weights().size(); ++i) {
+    const Weight& w = *graph.weights()[i];
+    WeightPlace place;
+    const std::string key = absl::StrCat(
+        SourceText(w.source), " ", EncodingName(w.encoding), TypeText(w.type));
+    const auto [found, added] = seen.emplace(key, i);
+    if (!added) {
+      place = layout.places[found->second];
+      place.same_as = found->second;
+      layout.places.push_back(place);
+      continue;
+    }
+    place.offset = RoundUp(layout.bytes, kBlobAlignment);
+    place.bytes = StoredBytes(w);
+    layout.bytes = place.offset + place.bytes;
+    if (w.encoding == Encoding::kI8Row) {
+      place.scales_offset = RoundUp(layout.bytes, kBlobAlignment);
+      place.scales_bytes = w.type.dims[0].size * sizeof(float);
+      layout.bytes = place.scales_offset + place.scales_bytes;
+    }
+    layout.places.push_back(place);
+  }
+  layout.bytes = RoundUp(layout.bytes, kSegment);
+  return layout;
+}
+
+std::string BuildPlanBuffer(const RankPlan& rank,
+                            const PlanContents& contents) {
+  FlatBufferBuilder b(1 << 20);
+  const int world = rank.world_size;
+  std::vector<Offset<fb::Axis>> axes;
+  for (const auto& [name, size, coordinate] :
+       {std::make_tuple("pp", 1, 0), std::make_tuple("dp", 1, 0),
+        std::make_tuple("tp", world, rank.rank), std::make_tuple("ep", 1, 0)}) {
+    axes.push_back(fb::CreateAxis(b, b.CreateString(name), size, coordinate));
+  }
+  std::vector<uint32_t> tp_ranks;
+  for (int r = 0; r < world; ++r) tp_ranks.push_back(r);
+  const std::vector<Offset<fb::RankGroup>> groups = {fb::CreateRankGroup(
+      b, static_cast<uint8_t>(Group::kTp), b.CreateVector(tp_ranks))};
+
+  std::vector<Offset<fb::Weight>> weights;
+  for (size_t i = 0; i < rank.graph->weights().size(); ++i) {
+    weights.push_back(
+        BuildWeight(b, *rank.graph->weights()[i], rank.layout->places[i]));
+  }
+  std::vector<Offset<fb::State>> states;
+  for (const auto& s : rank.graph->states()) {
+    states.push_back(BuildState(b, *s, contents.ceilings.kv_block));
+  }
+  const auto program = BuildProgram(b, *rank.schedule, *rank.graph);
+  const auto target_name = b.CreateString("cpu");
+  const auto programs = b.CreateVector(&program, 1);
+  const Offset<fb::Target> target =
+      fb::CreateTarget(b, target_name, programs);
+
+  const GenerationSettings& g = contents.generation;
+  const auto eos = b.CreateVector(g.eos_ids);
+  const auto generation = fb::CreateGenerationDefaults(
+      b, eos, g.bos_id, g.pad_id, g.do_sample, g.temperature, g.top_k,
+      g.top_p);
+  std::vector<Offset<fb::PublishedName>> published;
+  for (const auto& [name, buffer] :
+       {std::make_pair("input_ids", "ids"),
+        std::make_pair("logits", "logits")}) {
+    const auto from = b.CreateString(name);
+    const auto to = b.CreateString(buffer);
+    published.push_back(fb::CreatePublishedName(b, from, to));
+  }
+
+  const auto id = b.CreateString(rank.plan_set_id);
+  const auto mesh = b.CreateVector(axes);
+  const auto group_vector = b.CreateVector(groups);
+  const auto family = b.CreateString(contents.family);
+  const auto weight_vector = b.CreateVector(weights);
+  const auto hash_vector = b.CreateVector(*rank.block_hashes);
+  const auto state_vector = b.CreateVector(states);
+  const auto targets = b.CreateVector(&target, 1);
+  const auto bytes_of = [&](const std::string& s) {
+    return b.CreateVector(reinterpret_cast<const uint8_t*>(s.data()),
+                          s.size());
+  };
+  const auto tokenizer = bytes_of(contents.tokenizer);
+  const auto chat_template = b.CreateString(contents.chat_template);
+  const auto published_vector = b.CreateVector(published);
+  const auto source = bytes_of(contents.source);
+
+  fb::PlanBuilder plan(b);
+  plan.add_format_version(kFormatVersion);
+  plan.add_plan_set_id(id);
+  plan.add_rank(rank.rank);
+  plan.add_world_size(world);
+  plan.add_mesh(mesh);
+  plan.add_groups(group_vector);
+  plan.add_family(family);
+  plan.add_vocab_size(contents.vocab_size);
+  plan.add_max_positions(contents.max_positions);
+  plan.add_weights(weight_vector);
+  plan.add_weights_bytes(rank.layout->bytes);
+  plan.add_weights_xxh3(hash_vector);
+  plan.add_states(state_vector);
+  plan.add_targets(targets);
+  plan.add_tokenizer(tokenizer);
+  plan.add_chat_template(chat_template);
+  plan.add_generation(generation);
+  plan.add_published(published_vector);
+  plan.add_source(source);
+  fb::FinishPlanBuffer(b, plan.Finish());
+  return std::string(reinterpret_cast<const char*>(b.GetBufferPointer()),
+                     b.GetSize());
+}
+
+}  // namespace deepslice

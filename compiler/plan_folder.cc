@@ -1,0 +1,230 @@
+#include "compiler/plan_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "schema/base/file.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+std::string ErrnoText(int error) { return std::strerror(error); }
+
+// A flat folder and its files.
+void RemoveFolder(const std::string& path) {
+  if (absl::StatusOr<std::vector<std::string>> names = ListDirectory(path);
+      names.ok()) {
+    for (const std::string& name : *names) {
+      unlink(JoinPath(path, name).c_str());
+    }
+  }
+  rmdir(path.c_str());
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return absl::InternalError(absl::StrCat(path, ": ", ErrnoText(errno)));
+  }
+  const int result = fsync(fd);
+  const int error = errno;
+  close(fd);
+  // Some file systems can't sync a folder and say EINVAL.
+  if (result != 0 && error != EINVAL) {
+    return absl::InternalError(
+        absl::StrCat(path, ": sync: ", ErrnoText(error)));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t FreeBytes(const std::string& path) {
+  struct statvfs st;
+  return statvfs(path.c_str(), &st) == 0 ? st.f_bavail * st.f_frsize : 0;
+}
+
+}  // namespace
+
+void InterruptPlanWriting() { interrupted.store(true); }
+bool PlanWritingInterrupted() { return interrupted.load(); }
+
+FolderFile::~FolderFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status FolderFile::WriteAt(uint64_t offset, const void* data,
+                                 uint64_t bytes) {
+  const char* p = static_cast<const char*>(data);
+  // In parts, so that an interruption is noticed within a big write.
+  constexpr uint64_t kPart = 8 << 20;
+  while (bytes > 0) {
+    if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
+    const ssize_t n = pwrite(fd_, p, std::min(bytes, kPart), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      return absl::InternalError(absl::StrFormat(
+          "%s: writing %d bytes at %d: %s (%d bytes free)",
+          JoinPath(folder_, name_), bytes, offset, ErrnoText(errno),
+          FreeBytes(folder_)));
+    }
+    p += n;
+    offset += n;
+    bytes -= n;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
+    const std::string& path, bool replace) {
+  auto folder = std::make_unique<PlanFolder>();
+  folder->path_ = path;
+  while (folder->path_.size() > 1 && folder->path_.back() == '/') {
+    folder->path_.pop_back();
+  }
+  folder->parent_ = Dirname(folder->path_);
+  folder->replace_ = replace;
+  const absl::string_view base = Basename(folder->path_);
+  if (base.empty() || base == "." || base == ".." || base == "/") {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "-o %s: name a folder to make", path));
+  }
+  if (!DirectoryExists(folder->parent_)) {
+    return absl::NotFoundError(absl::StrFormat(
+        "%s: its folder %s does not exist", path, folder->parent_));
+  }
+  if (FileExists(folder->path_)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s: exists and is a file; name another folder", path));
+  }
+  if (DirectoryExists(folder->path_)) {
+    if (!replace) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s: exists; name another folder, or replace it with --force", path));
+    }
+    // --force replaces plans, not somebody's home.
+    DS_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        ListDirectory(folder->path_));
+    if (!names.empty() &&
+        !FileExists(JoinPath(folder->path_, "manifest.json"))) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s: holds no manifest.json, so it is no plan; --force replaces "
+          "plans only",
+          path));
+    }
+  }
+  folder->temporary_ = absl::StrFormat("%s/.%s.tmp-%d", folder->parent_, base,
+                                       static_cast<int>(getpid()));
+  return folder;
+}
+
+PlanFolder::~PlanFolder() {
+  for (const auto& f : files_) {
+    if (!f->path_.empty()) unlink(f->path_.c_str());
+  }
+  if (made_temporary_) RemoveFolder(temporary_);
+}
+
+absl::StatusOr<FolderFile*> PlanFolder::Add(const std::string& name,
+                                            uint64_t bytes) {
+  auto file = std::make_unique<FolderFile>();
+  file->name_ = name;
+  file->folder_ = parent_;
+  file->fd_ = open(parent_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (file->fd_ < 0) {  // a file system without nameless files
+    const std::string path = absl::StrCat(temporary_, ".", name);
+    file->fd_ =
+        open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->fd_ < 0) {
+      return absl::InternalError(
+          absl::StrCat(parent_, ": can't write here: ", ErrnoText(errno)));
+    }
+    file->path_ = path;
+  }
+  FolderFile* out = file.get();
+  files_.push_back(std::move(file));
+  if (bytes > 0) {
+    const int error = posix_fallocate(out->fd_, 0, bytes);
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+      return absl::InternalError(absl::StrFormat(
+          "%s: %s needs %d bytes, %d are free (%s); free some space or name a "
+          "folder elsewhere",
+          parent_, name, bytes, FreeBytes(parent_), ErrnoText(error)));
+    }
+    if (error != 0 && ftruncate(out->fd_, bytes) != 0) {
+      return absl::InternalError(
+          absl::StrCat(parent_, ": ", name, ": ", ErrnoText(errno)));
+    }
+  }
+  return out;
+}
+
+absl::Status PlanFolder::Commit() {
+  for (const auto& f : files_) {
+    if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
+    // Never retried: after a failed fsync the kernel has dropped the pages.
+    if (fsync(f->fd_) != 0) {
+      return absl::InternalError(absl::StrFormat(
+          "%s: sync: %s", JoinPath(path_, f->name_), ErrnoText(errno)));
+    }
+  }
+  if (mkdir(temporary_.c_str(), 0777) != 0) {
+    return absl::InternalError(
+        absl::StrCat(temporary_, ": ", ErrnoText(errno)));
+  }
+  made_temporary_ = true;
+  for (const auto& f : files_) {
+    const std::string to = JoinPath(temporary_, f->name_);
+    int result;
+    if (f->path_.empty()) {
+      result = linkat(AT_FDCWD, absl::StrCat("/proc/self/fd/", f->fd_).c_str(),
+                      AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW);
+    } else {
+      result = rename(f->path_.c_str(), to.c_str());
+      if (result == 0) f->path_ = to;
+    }
+    if (result != 0) {
+      return absl::InternalError(absl::StrCat(to, ": ", ErrnoText(errno)));
+    }
+  }
+  DS_RETURN_IF_ERROR(SyncFolder(temporary_));
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    if ((error != ENOTEMPTY && error != EEXIST) || !replace_) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s: appeared while the plan was made (%s)", path_,
+          ErrnoText(error)));
+    }
+    // The old plan stays whole until the new one has its name.
+    if (syscall(SYS_renameat2, AT_FDCWD, temporary_.c_str(), AT_FDCWD,
+                path_.c_str(), RENAME_EXCHANGE) != 0) {
+      const std::string old = absl::StrCat(temporary_, ".old");
+      if (rename(path_.c_str(), old.c_str()) != 0 ||
+          rename(temporary_.c_str(), path_.c_str()) != 0) {
+        return absl::InternalError(
+            absl::StrCat(path_, ": can't be replaced: ", ErrnoText(errno)));
+      }
+      RemoveFolder(old);
+    } else {
+      RemoveFolder(temporary_);
+    }
+  }
+  made_temporary_ = false;
+  for (const auto& f : files_) f->path_.clear();
+  return SyncFolder(parent_);
+}
+
+}  // namespace deepslice

@@ -1,0 +1,301 @@
+#include "compiler/plan_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
+#include "compiler/emit_weight.h"
+#include "compiler/job_queue.h"
+#include "compiler/plan_buffer.h"
+#include "compiler/plan_folder.h"
+#include "compiler/weights_file.h"
+#include "schema/base/digest.h"
+#include "schema/base/file.h"
+#include "schema/base/status_macros.h"
+#include "schema/encoding.h"
+
+namespace deepslice {
+namespace {
+
+struct WrittenFile {
+  std::string name;
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+
+// Everything about one rank while its files are made.
+struct RankWork {
+  const Graph* graph = nullptr;
+  Schedule schedule;
+  RankLayout layout;
+  FolderFile* weights = nullptr;
+  std::vector<uint64_t> block_hashes;
+  std::vector<StorageError> errors;  // one per weight
+  std::string weights_sha256;
+};
+
+// SHA-256 of the first `bytes` of an open file.
+absl::StatusOr<std::string> HashFile(const FolderFile& file, uint64_t bytes) {
+  Sha256 sha;
+  std::vector<char> buffer(1 << 20);
+  for (uint64_t at = 0; at < bytes;) {
+    if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
+    const ssize_t n = pread(file.fd(), buffer.data(),
+                            std::min<uint64_t>(buffer.size(), bytes - at), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return absl::InternalError(
+          absl::StrFormat("%s: can't read back at %d", file.name(), at));
+    }
+    sha.Update(buffer.data(), n);
+    at += n;
+  }
+  return sha.Finish();
+}
+
+std::string HashBytes(absl::string_view bytes) {
+  // In parts, so that an interruption need not wait for gigabytes.
+  Sha256 sha;
+  constexpr size_t kPart = 16 << 20;
+  for (size_t at = 0; at < bytes.size() && !PlanWritingInterrupted();
+       at += kPart) {
+    const absl::string_view part = bytes.substr(at, kPart);
+    sha.Update(part.data(), part.size());
+  }
+  return sha.Finish();
+}
+
+absl::Status WriteWeights(const Checkpoint& checkpoint, RankWork& rank,
+                          const std::function<void(uint64_t)>& wrote) {
+  WeightsFile file(rank.weights);
+  for (size_t i = 0; i < rank.graph->weights().size(); ++i) {
+    const Weight& w = *rank.graph->weights()[i];
+    const WeightPlace& place = rank.layout.places[i];
+    if (place.same_as >= 0) continue;
+    DS_RETURN_IF_ERROR(file.Pad(kBlobAlignment));
+    std::vector<float> scales;
+    const auto sink = [&](const void* data, uint64_t bytes) {
+      return file.Append(data, bytes);
+    };
+    DS_RETURN_IF_ERROR(
+        EmitWeight(checkpoint, w, sink, &scales, &rank.errors[i]));
+    if (!scales.empty()) {
+      DS_RETURN_IF_ERROR(file.Pad(kBlobAlignment));
+      DS_RETURN_IF_ERROR(
+          file.Append(scales.data(), scales.size() * sizeof(float)));
+    }
+    wrote(place.bytes + place.scales_bytes);
+  }
+  DS_RETURN_IF_ERROR(file.Pad(kSegment));
+  DS_RETURN_IF_ERROR(file.Finish());
+  if (file.size() != rank.layout.bytes) {
+    return absl::InternalError(absl::StrFormat(
+        "%s: %d bytes written, %d planned", rank.weights->name(), file.size(),
+        rank.layout.bytes));
+  }
+  rank.block_hashes = file.block_hashes();
+  return absl::OkStatus();
+}
+
+json::Value ReportJson(const std::vector<RankWork>& ranks,
+                       const PlanContents& contents) {
+  json::Value report = json::Value::Object();
+  report.Set("schema_version", 1);
+  report.Set("coverage", contents.coverage);
+  json::Value quantised = json::Value::Array();
+  for (size_t i = 0; i < ranks[0].graph->weights().size(); ++i) {
+    const Weight& w = *ranks[0].graph->weights()[i];
+    if (!IsQuantized(w.encoding)) continue;
+    StorageError error;
+    for (const RankWork& r : ranks) error.Merge(r.errors[i]);
+    json::Value row = json::Value::Object();
+    row.Set("weight", w.name);
+    row.Set("encoding", EncodingName(w.encoding));
+    row.Set("max_abs_error", error.max_abs);
+    row.Set("relative_l2_error",
+            error.reference_sum_squares > 0
+                ? std::sqrt(error.sum_squares / error.reference_sum_squares)
+                : 0.0);
+    quantised.Add(std::move(row));
+  }
+  report.Set("quantised", std::move(quantised));
+  json::Value ledger = json::Value::Array();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    std::vector<int64_t> extents;
+    for (const ScheduledDim& d : ranks[r].schedule.dims) {
+      extents.push_back(d.maximum);
+    }
+    int64_t cache = 0;
+    for (const auto& s : ranks[r].graph->states()) {
+      cache += 2 * s->kv_heads * s->head_dim * EncodingBits(s->encoding) / 8 *
+               contents.ceilings.kv_block * contents.ceilings.max_batch *
+               contents.ceilings.blocks_per_seq();
+    }
+    const int64_t arena = ranks[r].schedule.ArenaBytes(extents);
+    json::Value row = json::Value::Object();
+    row.Set("rank", static_cast<int64_t>(r));
+    row.Set("weights", static_cast<int64_t>(ranks[r].layout.bytes));
+    row.Set("arena", arena);
+    row.Set("cache", cache);
+    row.Set("total", static_cast<int64_t>(ranks[r].layout.bytes) + arena +
+                         cache);
+    ledger.Add(std::move(row));
+  }
+  report.Set("memory", std::move(ledger));
+  return report;
+}
+
+// The id that all ranks of a set share: of what went in, not of where it lay.
+std::string PlanSetId(const json::Value& sources, const json::Value& options,
+                      const std::vector<const Graph*>& ranks,
+                      const PlanContents& contents) {
+  Sha256 sha;
+  for (const std::string& text :
+       {json::Write(sources), json::Write(options), contents.source,
+        contents.tokenizer, contents.chat_template}) {
+    const uint64_t size = text.size();
+    sha.Update(&size, sizeof(size));
+    sha.Update(text.data(), text.size());
+  }
+  return sha.Finish().substr(0, 32);
+}
+
+absl::Status AddSmallFile(PlanFolder& folder, const std::string& name,
+                          const std::string& bytes,
+                          std::vector<WrittenFile>* files) {
+  DS_ASSIGN_OR_RETURN(FolderFile * file, folder.Add(name, bytes.size()));
+  DS_RETURN_IF_ERROR(file->WriteAt(0, bytes.data(), bytes.size()));
+  if (files != nullptr) {
+    files->push_back({name, bytes.size(), Sha256Hex(bytes)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
+                                      const std::vector<const Graph*>& ranks,
+                                      const PlanContents& contents,
+                                      const WriteOptions& options,
+                                      bool unchecked) {
+  if (!unchecked) DS_RETURN_IF_ERROR(CheckCollectives(ranks));
+  std::vector<RankWork> work(ranks.size());
+  uint64_t total = 0;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    work[r].graph = ranks[r];
+    DS_ASSIGN_OR_RETURN(work[r].schedule,
+                        MakeSchedule(*ranks[r], contents.ceilings));
+    work[r].layout = LayOutWeights(*ranks[r]);
+    work[r].errors.resize(ranks[r]->weights().size());
+    total += work[r].layout.bytes;
+  }
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<PlanFolder> folder,
+                      PlanFolder::Create(options.output, options.replace));
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    DS_ASSIGN_OR_RETURN(work[r].weights,
+                        folder->Add(absl::StrFormat("rank_%04d.weights", r),
+                                    work[r].layout.bytes));
+  }
+
+  // Sources are hashed while weights are written, and each weights file is
+  // hashed once it is whole: no thread waits for another.
+  std::vector<std::string> source_hashes(checkpoint.files().size());
+  std::atomic<uint64_t> done{0};
+  absl::Mutex progress_mutex;
+  const auto wrote = [&](uint64_t bytes) {
+    const uint64_t now = done.fetch_add(bytes) + bytes;
+    if (!options.progress) return;
+    absl::MutexLock lock(&progress_mutex);
+    options.progress(now, total);
+  };
+  JobQueue jobs;
+  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
+    jobs.Add([&, i]() -> absl::Status {
+      source_hashes[i] = HashBytes(checkpoint.file_bytes(i));
+      return absl::OkStatus();
+    });
+  }
+  for (RankWork& rank : work) {
+    jobs.Add([&]() -> absl::Status {
+      DS_RETURN_IF_ERROR(WriteWeights(checkpoint, rank, wrote));
+      jobs.Add([&]() -> absl::Status {
+        DS_ASSIGN_OR_RETURN(rank.weights_sha256,
+                            HashFile(*rank.weights, rank.layout.bytes));
+        return absl::OkStatus();
+      });
+      return absl::OkStatus();
+    });
+  }
+  DS_RETURN_IF_ERROR(jobs.Run(options.threads));
+  if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
+
+  json::Value sources = json::Value::Array();
+  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
+    json::Value row = json::Value::Object();
+    // The name alone: a plan does not depend on where its source lay.
+    row.Set("name", Basename(checkpoint.files()[i].path));
+    row.Set("bytes", static_cast<int64_t>(checkpoint.files()[i].size));
+    row.Set("sha256", source_hashes[i]);
+    sources.Add(std::move(row));
+  }
+  WrittenPlan written;
+  written.plan_set_id =
+      PlanSetId(sources, contents.options, ranks, contents);
+
+  std::vector<WrittenFile> files;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    RankPlan plan;
+    plan.rank = static_cast<int>(r);
+    plan.world_size = static_cast<int>(ranks.size());
+    plan.plan_set_id = written.plan_set_id;
+    plan.graph = ranks[r];
+    plan.schedule = &work[r].schedule;
+    plan.layout = &work[r].layout;
+    plan.block_hashes = &work[r].block_hashes;
+    DS_RETURN_IF_ERROR(AddSmallFile(*folder,
+                                    absl::StrFormat("rank_%04d.plan", r),
+                                    BuildPlanBuffer(plan, contents), &files));
+    files.push_back({work[r].weights->name(), work[r].layout.bytes,
+                     work[r].weights_sha256});
+    std::vector<int64_t> extents;
+    for (const ScheduledDim& d : work[r].schedule.dims) {
+      extents.push_back(d.maximum);
+    }
+    written.arena.push_back(work[r].schedule.ArenaBytes(extents));
+  }
+  DS_RETURN_IF_ERROR(AddSmallFile(
+      *folder, "report.json", json::Write(ReportJson(work, contents), 1) + "\n",
+      &files));
+
+  json::Value manifest = json::Value::Object();
+  manifest.Set("deepslice_plan", 1);
+  manifest.Set("plan_set_id", written.plan_set_id);
+  manifest.Set("world_size", static_cast<int64_t>(ranks.size()));
+  json::Value list = json::Value::Array();
+  for (const WrittenFile& f : files) {
+    json::Value row = json::Value::Object();
+    row.Set("name", f.name);
+    row.Set("bytes", static_cast<int64_t>(f.bytes));
+    row.Set("sha256", f.sha256);
+    list.Add(std::move(row));
+    written.bytes += f.bytes;
+  }
+  manifest.Set("files", std::move(list));
+  json::Value provenance = json::Value::Object();
+  provenance.Set("compiler", DEEPSLICE_VERSION);
+  provenance.Set("sources", std::move(sources));
+  provenance.Set("options", contents.options);
+  manifest.Set("provenance", std::move(provenance));
+  // Last: a folder with a manifest is whole.
+  DS_RETURN_IF_ERROR(AddSmallFile(*folder, "manifest.json",
+                                  json::Write(manifest, 1) + "\n", nullptr));
+  DS_RETURN_IF_ERROR(folder->Commit());
+  return written;
+}
+
+}  // namespace deepslice

