@@ -26,13 +26,16 @@ float FloatFromBits(uint32_t bits) {
 // F16ToFloat without branches, so that loops over it vectorise: the exponent
 // is moved by a product with 2^112, which also normalises subnormals.
 inline float HalfToFloat(uint16_t h) {
-  const uint32_t magnitude = static_cast<uint32_t>(h & 0x7fffu) << 13;
+  // Signed: baseline x86 has no unsigned comparison of vectors.
+  const int32_t magnitude = (h & 0x7fff) << 13;
   const float scaled = FloatFromBits(magnitude) * 0x1p112f;
-  uint32_t bits;
+  int32_t bits;
   std::memcpy(&bits, &scaled, 4);
-  const uint32_t special = magnitude | 0x7f800000u;  // infinity or NaN
-  bits = magnitude >= 0x0f800000u ? special : bits;
-  return FloatFromBits(bits | static_cast<uint32_t>(h & 0x8000u) << 16);
+  // All ones for infinity and NaN. Not ?:, which GCC turns into a branch.
+  const int32_t special = -static_cast<int32_t>(magnitude >= 0x0f800000);
+  bits = (bits & ~special) | ((magnitude | 0x7f800000) & special);
+  return FloatFromBits(static_cast<uint32_t>(bits) |
+                       static_cast<uint32_t>(h & 0x8000) << 16);
 }
 
 float LoadHalf(const uint8_t* p) { return HalfToFloat(Load16(p)); }
@@ -94,31 +97,41 @@ void BlockQ8_0(const uint8_t* b, float* out) {
   }
 }
 
+// The K types name a scale for each run of 16 or 32 elements; within a run the
+// bits of all elements lie at one shift of consecutive bytes.
+
 // 16 bytes: 4-bit scale and minimum of each 16 elements; 64 bytes of 2-bit
 // values, four planes of 32 in each 32 bytes; half d, half dmin.
 void BlockQ2_K(const uint8_t* b, float* out) {
   const float d = LoadHalf(b + 80), dmin = LoadHalf(b + 82);
-  for (int i = 0; i < kSuper; ++i) {
-    const uint8_t scale = b[i / 16];
-    const int q = b[16 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-    out[i] = d * static_cast<float>(scale & 15) * static_cast<float>(q) -
-             dmin * static_cast<float>(scale >> 4);
+  for (int j = 0; j < 16; ++j, out += 16) {
+    const float dl = d * static_cast<float>(b[j] & 15);
+    const float ml = dmin * static_cast<float>(b[j] >> 4);
+    const uint8_t* q = b + 16 + j / 8 * 32 + j % 2 * 16;
+    const int shift = j / 2 % 4 * 2;
+    for (int i = 0; i < 16; ++i) {
+      out[i] = dl * static_cast<float>(q[i] >> shift & 3) - ml;
+    }
   }
 }
 
-// 32 bytes of third bits (bit i / 32 of byte i % 32; a clear bit subtracts 4);
-// 64 bytes of 2-bit values as Q2_K; 12 bytes of sixteen 6-bit scales; half d.
+// 32 bytes of third bits (bit n of byte i belongs to element 32 n + i; a clear
+// bit subtracts 4); 64 bytes of 2-bit values as Q2_K; 12 bytes of sixteen 6-bit
+// scales; half d.
 void BlockQ3_K(const uint8_t* b, float* out) {
   const uint8_t* s = b + 96;
   const float d = LoadHalf(b + 108);
-  for (int i = 0; i < kSuper; ++i) {
-    const int j = i / 16;
+  for (int j = 0; j < 16; ++j, out += 16) {
     const int low = s[j % 8] >> (j / 8 * 4) & 15;
     const int high = s[8 + j % 4] >> (j / 4 * 2) & 3;
-    const int q = (b[32 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3) -
-                  (b[i % 32] >> (i / 32) & 1 ? 0 : 4);
-    out[i] = d * static_cast<float>((low | high << 4) - 32) *
-             static_cast<float>(q);
+    const float dl = d * static_cast<float>((low | high << 4) - 32);
+    const uint8_t* third = b + j % 2 * 16;
+    const uint8_t* q = b + 32 + j / 8 * 32 + j % 2 * 16;
+    const int shift = j / 2 % 4 * 2;
+    for (int i = 0; i < 16; ++i) {
+      const int value = (q[i] >> shift & 3) + (third[i] >> (j / 2) & 1) * 4 - 4;
+      out[i] = dl * static_cast<float>(value);
+    }
   }
 }
 
@@ -171,14 +184,17 @@ void BlockQ5_K(const uint8_t* b, float* out) {
 // 128 bytes of low nibbles, two planes of 64 in each 64 bytes; 64 bytes of high
 // bit pairs as Q2_K; 16 signed scales of each 16 elements; half d.
 void BlockQ6_K(const uint8_t* b, float* out) {
-  const uint8_t* scales = b + 192;
   const float d = LoadHalf(b + 208);
-  for (int i = 0; i < kSuper; ++i) {
-    const int low = b[i / 128 * 64 + i % 64] >> (i / 64 % 2 * 4) & 15;
-    const int high = b[128 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-    const float dl =
-        d * static_cast<float>(static_cast<int8_t>(scales[i / 16]));
-    out[i] = dl * static_cast<float>((low | high << 4) - 32);
+  for (int j = 0; j < 16; ++j, out += 16) {
+    const float dl = d * static_cast<float>(static_cast<int8_t>(b[192 + j]));
+    const uint8_t* low = b + j / 8 * 64 + j % 4 * 16;
+    const uint8_t* high = b + 128 + j / 8 * 32 + j % 2 * 16;
+    const int low_shift = j / 4 % 2 * 4, high_shift = j / 2 % 4 * 2;
+    for (int i = 0; i < 16; ++i) {
+      const int value = (low[i] >> low_shift & 15) |
+                        (high[i] >> high_shift & 3) << 4;
+      out[i] = dl * static_cast<float>(value - 32);
+    }
   }
 }
 

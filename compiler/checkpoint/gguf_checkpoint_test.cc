@@ -51,7 +51,7 @@ GgufBuilder Llama(const std::string& arch = "llama") {
   b.U32(arch + ".attention.head_count", kHeads);
   b.U32(arch + ".attention.head_count_kv", kKeys);
   b.U32(arch + ".attention.key_length", kHeadDim);
-  b.F32(arch + ".attention.layer_norm_rms_epsilon", 0.125);
+  b.F32(arch + ".attention.layer_norm_rms_epsilon", 1e-5f);
   b.U32(arch + ".vocab_size", kVocab);
   return b;
 }
@@ -101,7 +101,7 @@ TEST(GgufCheckpoint, LlamaGetsPublishedNamesAndConfig) {
             R"("hidden_act":"silu","hidden_size":12,"num_hidden_layers":1,)"
             R"("intermediate_size":20,"num_attention_heads":6,)"
             R"("num_key_value_heads":2,"max_position_embeddings":64,)"
-            R"("head_dim":10,"rms_norm_eps":0.125,"rope_theta":5000.0,)"
+            R"("head_dim":10,"rms_norm_eps":1e-05,"rope_theta":5000.0,)"
             R"("attention_bias":false,"mlp_bias":false,"vocab_size":131,)"
             R"("bos_token_id":1,"eos_token_id":2,)"
             R"("tie_word_embeddings":true,"torch_dtype":"float32"})");

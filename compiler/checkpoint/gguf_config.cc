@@ -1,11 +1,13 @@
 #include "compiler/checkpoint/gguf_config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/limits.h"
@@ -19,6 +21,17 @@ const TensorInfo* FindStored(const GgufFile& file, absl::string_view name) {
     if (t.stored_name == name) return &t;
   }
   return nullptr;
+}
+
+// The file holds floats; the config they were made from held decimals. The
+// shortest decimal that reads back as the same float is that number.
+double Decimal(double v) {
+  const float f = static_cast<float>(v);
+  if (static_cast<double>(f) != v) return v;
+  char text[32];
+  const char* end = std::to_chars(text, text + sizeof(text), f).ptr;
+  double out = v;
+  return absl::SimpleAtod(absl::string_view(text, end - text), &out) ? out : v;
 }
 
 class Maker {
@@ -113,7 +126,7 @@ class Maker {
     if (!v->is_number() || !std::isfinite(v->as_double())) {
       return WrongKind(Full(key), *v, "a finite number");
     }
-    return json::Value(v->as_double());
+    return json::Value(Decimal(v->as_double()));
   }
 
   int64_t Get(absl::string_view key) const {
@@ -187,14 +200,16 @@ class Maker {
       }
       Set("rope_freq_factors_tensor", kRopeFreqs);
     }
-    Set("attention_bias", FindStored(file_, "blk.0.attn_q.bias") != nullptr);
-    Set("mlp_bias", FindStored(file_, "blk.0.ffn_up.bias") != nullptr);
-    // Mistral is stored as llama; only the window tells them apart.
-    if (architecture_.name == "llama" && Get("sliding_window") != 0) {
+    const bool window = Get("sliding_window") != 0;
+    if (architecture_.name == "qwen2") {
+      if (window) Set("use_sliding_window", true);
+    } else if (window) {
+      // Mistral is stored as llama; only the window tells them apart.
       Set("model_type", "mistral");
       out_.config.Find("architectures")->items()[0] = "MistralForCausalLM";
-    } else if (Get("sliding_window") != 0) {
-      Set("use_sliding_window", true);
+    } else {
+      Set("attention_bias", FindStored(file_, "blk.0.attn_q.bias") != nullptr);
+      Set("mlp_bias", FindStored(file_, "blk.0.ffn_up.bias") != nullptr);
     }
     return absl::OkStatus();
   }

@@ -21,6 +21,8 @@ namespace {
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr absl::string_view kMetadata = "__metadata__";
+// Of a list in an entry: enough to name a shape in an error, and bounded.
+constexpr size_t kMostNumbers = 64;
 
 struct TypeRow {
   absl::string_view name;
@@ -104,13 +106,19 @@ class EntryReader {
     if (key == "shape") {
       DS_RETURN_IF_ERROR(Once(shape_, key));
       shape_ = true;
-      return Annotate(ReadList(limits::kTensorRank, &t->shape), "shape");
+      DS_RETURN_IF_ERROR(Annotate(ReadList(&t->shape), "shape"));
+      if (t->shape.size() > limits::kTensorRank) {
+        return absl::UnimplementedError(
+            absl::StrCat("shape: has ", t->shape.size(), " dims; at most ",
+                         limits::kTensorRank, " are supported"));
+      }
+      return absl::OkStatus();
     }
     if (key == "data_offsets") {
       DS_RETURN_IF_ERROR(Once(offsets_, key));
       offsets_ = true;
       std::vector<int64_t> pair;
-      DS_RETURN_IF_ERROR(Annotate(ReadList(2, &pair), "data_offsets"));
+      DS_RETURN_IF_ERROR(Annotate(ReadList(&pair), "data_offsets"));
       if (pair.size() != 2) {
         return absl::InvalidArgumentError(absl::StrCat(
             "data_offsets: found ", pair.size(), " numbers; must be 2"));
@@ -127,15 +135,15 @@ class EntryReader {
     return scanner_.Skip();
   }
 
-  absl::Status ReadList(int most, std::vector<int64_t>* out) {
+  absl::Status ReadList(std::vector<int64_t>* out) {
     if (scanner_.Peek() != '[') {
       return scanner_.Error(absl::StrCat("found ", scanner_.Describe(),
                                          "; must be an array"));
     }
     return scanner_.Array([&]() -> absl::Status {
-      if (static_cast<int>(out->size()) == most) {
-        return absl::UnimplementedError(
-            absl::StrCat("has more than ", most, " numbers"));
+      if (out->size() == kMostNumbers) {
+        return scanner_.Error(
+            absl::StrCat("has more than ", kMostNumbers, " numbers"));
       }
       DS_ASSIGN_OR_RETURN(const int64_t n, scanner_.Unsigned());
       out->push_back(n);
@@ -299,7 +307,7 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(
   }
   if (const size_t bad = FindBadUtf8(json); bad != absl::string_view::npos) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": header: byte ", bad, " is not UTF-8"));
+        absl::StrCat(path, ": header: byte ", bad, " is not UTF-8; the header must be"));
   }
   SafetensorsHeader header;
   DS_RETURN_IF_ERROR(Annotate(ReadEntries(json, &header), path, ": header"));

@@ -85,7 +85,7 @@ TEST(Safetensors, BoundsNamesAndRank) {
                   kResourceExhausted, "4097 bytes; at most 4096");
   DS_ASSERT_OK(Read(header(1, "[1,1,1,1,1,1,1,1]"), 1));
   DS_EXPECT_ERROR(Read(header(1, "[1,1,1,1,1,1,1,1,1]"), 1), kUnimplemented,
-                  "shape: has more than 8 numbers");
+                  "shape: has 9 dims; at most 8 are supported");
 }
 
 TEST(Safetensors, BoundsTheHeaderBeforeReadingIt) {

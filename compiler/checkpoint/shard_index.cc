@@ -24,7 +24,7 @@ absl::Status CheckShardName(absl::string_view tensor, absl::string_view shard) {
   if (!IsSafeRelativePath(shard)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor ", Quoted(tensor), ": shard ", Quoted(shard),
-        " leaves the folder; must be a relative path without '..'"));
+        " is no path inside the folder; must be relative, without '..'"));
   }
   if (!absl::EndsWith(shard, kSuffix)) {
     return absl::InvalidArgumentError(

@@ -87,8 +87,8 @@ absl::Status DropDoubles(const std::string& folder, const Places& places,
   }
   parts->tensors = std::move(left);
   parts->notes.push_back(absl::StrCat(
-      folder, ": ", doubles.size(), " of the tensors (", ShortList(doubles),
-      ") are in two shards with equal values"));
+      folder, ": ", doubles.size(), doubles.size() == 1 ? " tensor" : " tensors",
+      " in two shards with equal values: ", ShortList(doubles)));
   return absl::OkStatus();
 }
 
@@ -115,8 +115,7 @@ absl::Status CheckAllPresent(const std::string& folder,
   if (!absent.empty()) {
     const bool stale = HoldAll(folder, index, present);
     return absl::NotFoundError(absl::StrFormat(
-        "%s: weight_map: names %d shards of which %d are not in the folder "
-        "(%s); %s",
+        "%s: weight_map: names %d shards, %d of them not in the folder (%s); %s",
         index_path, index.shards.size(), absent.size(), ShortList(absent),
         stale ? "the files that are there hold every tensor: the index is out "
                 "of date, --ignore-index reads them without it"
