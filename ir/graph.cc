@@ -137,7 +137,7 @@ void Graph::EraseUnused() {
 }
 
 void Graph::SortWeightsByUse() {
-  std::map<const Weight*, size_t> first;
+  absl::flat_hash_map<const Weight*, size_t> first;
   for (const auto& n : nodes_) {
     for (const Operand& o : n->operands) {
       if (o.weight != nullptr) first.emplace(o.weight, first.size());
