@@ -1,5 +1,6 @@
 // A plan folder, opened and checked: bytes to a view that later code may read
-// without fear. No device, no rank communication.
+// without fear. No device, no rank communication. The weights stay mapped: who
+// cuts that file while it is in use ends the process with SIGBUS.
 #ifndef DEEPSLICE_RUNTIME_PLAN_H_
 #define DEEPSLICE_RUNTIME_PLAN_H_
 
@@ -30,7 +31,8 @@ class Plan {
   // FailedPrecondition (newer format, not a plan for this build).
   static absl::StatusOr<Plan> Load(const std::string& folder, int rank,
                                    const LoadOptions& options = {});
-  // The same from bytes; `weights` must be the whole file. For tests and tools.
+  // The same from bytes, which are copied; `weights` must be the whole file. For
+  // tests and tools.
   static absl::StatusOr<Plan> FromBytes(absl::string_view plan,
                                         absl::string_view weights,
                                         absl::string_view label,
@@ -49,7 +51,16 @@ class Plan {
   int world_size() const { return static_cast<int>(fb_->world_size()); }
 
  private:
-  MappedFile plan_file_, weights_file_;
+  static absl::StatusOr<Plan> Check(std::shared_ptr<const std::string> plan,
+                                    absl::string_view weights,
+                                    absl::string_view plan_label,
+                                    absl::string_view weights_label,
+                                    const LoadOptions& options);
+
+  // The FlatBuffer is a copy: nobody can change it after it was checked.
+  std::shared_ptr<const std::string> plan_bytes_;
+  MappedFile weights_file_;                       // of Load
+  std::shared_ptr<const void> weights_copy_;      // of FromBytes
   absl::string_view weights_bytes_;
   const fb::Plan* fb_ = nullptr;
 };

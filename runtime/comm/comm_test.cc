@@ -19,7 +19,7 @@ class CommTest : public testing::TestWithParam<std::tuple<CommKind, int>> {
   CommKind kind() const { return std::get<0>(GetParam()); }
   int world() const { return std::get<1>(GetParam()); }
   std::vector<std::string> Run(const RankFunction& f) const {
-    return RunRanks(kind(), world(), f);
+    return RunInRanks(kind(), world(), f);
   }
 };
 

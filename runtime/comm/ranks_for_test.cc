@@ -60,7 +60,7 @@ std::vector<std::string> RunProcesses(
   return results;
 }
 
-std::vector<std::string> RunRanks(CommKind kind, int world,
+std::vector<std::string> RunInRanks(CommKind kind, int world,
                                   const RankFunction& function) {
   if (kind == CommKind::kLocal) {
     std::vector<std::unique_ptr<Comm>> comms = MakeLocalComms(world);

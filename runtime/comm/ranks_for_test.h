@@ -16,7 +16,7 @@ enum class CommKind { kLocal, kShm };
 // The bytes that each rank's function returned. A process that was killed
 // gives "killed".
 using RankFunction = std::function<std::string(Comm*)>;
-std::vector<std::string> RunRanks(CommKind kind, int world,
+std::vector<std::string> RunInRanks(CommKind kind, int world,
                                   const RankFunction& function);
 
 // The same in processes that do their own ConnectShm. In the order of `bodies`;

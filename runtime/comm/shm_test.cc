@@ -51,7 +51,7 @@ void ExpectAll(const std::vector<std::string>& results,
 void KilledRankIsNamed(int killed) {
   const absl::Time start = absl::Now();
   const auto results =
-      RunRanks(CommKind::kShm, 4, [killed](Comm* comm) -> std::string {
+      RunInRanks(CommKind::kShm, 4, [killed](Comm* comm) -> std::string {
         for (int step = 0;; ++step) {
           comm->SetStep(step);
           if (step == 3 && comm->rank() == killed) raise(SIGKILL);
@@ -79,7 +79,7 @@ TEST(ShmComm, KilledRankZeroIsNamedByAllOthers) { KilledRankIsNamed(0); }
 
 TEST(ShmComm, EndWithoutGoodbyeIsALoss) {
   const auto results =
-      RunRanks(CommKind::kShm, 3, [](Comm* comm) -> std::string {
+      RunInRanks(CommKind::kShm, 3, [](Comm* comm) -> std::string {
         if (!comm->Barrier().ok()) return "failed";
         if (comm->rank() == 2) _exit(0);
         return comm->Barrier().ToString();
@@ -110,7 +110,7 @@ TEST(ShmComm, HangBeyondTheDeadlineIsNamed) {
 
 TEST(ShmComm, SlowRankIsWaitedFor) {
   const auto results =
-      RunRanks(CommKind::kShm, 3, [](Comm* comm) -> std::string {
+      RunInRanks(CommKind::kShm, 3, [](Comm* comm) -> std::string {
         if (comm->rank() == 1) absl::SleepFor(absl::Milliseconds(700));
         float v = 2;
         const absl::Status s = comm->AllReduceSum(&v, 1);

@@ -1,0 +1,149 @@
+#include "runtime/backend/cpu/run_sizes.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "schema/base/checked_math.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+constexpr int64_t kSlotAlignment = 256;
+constexpr int64_t kStateAlignment = 4096;
+// Of a program without a cache, so that positions have a ceiling.
+constexpr int64_t kBlockTokensWithoutStates = 64;
+
+// *limit becomes effective: the plan's ceiling when 0.
+absl::Status Lower(const char* flag, int64_t ceiling, int64_t* limit) {
+  if (*limit < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " ", *limit, ": 1 to ", ceiling, " are allowed"));
+  }
+  if (*limit > ceiling) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(flag, " ", *limit, ": the plan was compiled for at most ",
+                     ceiling, "; recompile it with ", flag, " ", *limit));
+  }
+  if (*limit == 0) *limit = ceiling;
+  return absl::OkStatus();
+}
+
+absl::Status ResolveBlocks(const fb::Plan& plan, RunSizes* out) {
+  out->block_tokens = kBlockTokensWithoutStates;
+  for (uint32_t i = 0; i < plan.states()->size(); ++i) {
+    const fb::State& s = *plan.states()->Get(i);
+    if (s.kind() != fb::StateKind::Full && s.kind() != fb::StateKind::Window) {
+      return absl::UnimplementedError(absl::StrCat(
+          "state ", absl::CHexEscape(s.name()->c_str()), ": kind ",
+          static_cast<int>(s.kind()), "; the CPU back end keeps full and "
+          "window caches"));
+    }
+    if (i > 0 && s.block_tokens() != out->block_tokens) {
+      return absl::UnimplementedError(absl::StrCat(
+          "states with blocks of ", out->block_tokens, " and ",
+          s.block_tokens(), " tokens; the CPU back end has one size"));
+    }
+    out->block_tokens = s.block_tokens();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveDims(const fb::Plan& plan, const fb::Program& program,
+                         RunSizes* out) {
+  out->dims.assign(program.dims()->size(), 0);
+  int64_t max_blocks = 1, max_rows = 0;
+  int slots_dim = -1, blocks_dim = -1;
+  for (uint32_t d = 0; d < program.dims()->size(); ++d) {
+    const fb::NamedDim& dim = *program.dims()->Get(d);
+    const absl::string_view name(dim.name()->data(), dim.name()->size());
+    const int index = static_cast<int>(d);
+    if (name == "T") {
+      out->tokens_dim = index;
+      DS_RETURN_IF_ERROR(Lower("--max-step-tokens", dim.maximum(),
+                               &out->limits.max_step_tokens));
+    } else if (name == "R") {
+      out->rows_dim = index;
+      max_rows = dim.maximum();
+    } else if (name == "S") {
+      slots_dim = index;
+      DS_RETURN_IF_ERROR(
+          Lower("--max-batch", dim.maximum(), &out->limits.max_batch));
+    } else if (name == "B") {
+      blocks_dim = index;
+      max_blocks = dim.maximum();
+    } else {
+      return absl::UnimplementedError(
+          absl::StrCat("named dim ", absl::CHexEscape(name),
+                       "; the CPU back end knows T, R, S and B"));
+    }
+  }
+  if (out->tokens_dim < 0 || out->rows_dim < 0 || slots_dim < 0 ||
+      blocks_dim < 0) {
+    return absl::UnimplementedError(
+        "the step program lacks one of the dims T, R, S and B");
+  }
+  // Both factors are at most 2^26.
+  int64_t positions = max_blocks * out->block_tokens;
+  if (plan.max_positions() > 0) {
+    positions = std::min(positions, plan.max_positions());
+  }
+  DS_RETURN_IF_ERROR(
+      Lower("--max-seq-len", positions, &out->limits.max_seq_len));
+  out->max_rows = std::min(max_rows, out->limits.max_step_tokens);
+  out->blocks_per_seq = CeilDiv(out->limits.max_seq_len, out->block_tokens);
+  out->num_blocks = out->limits.max_batch * out->blocks_per_seq;
+  out->dims[out->tokens_dim] = out->limits.max_step_tokens;
+  out->dims[out->rows_dim] = out->max_rows;
+  out->dims[slots_dim] = out->limits.max_batch;
+  out->dims[blocks_dim] = out->blocks_per_seq;
+  return absl::OkStatus();
+}
+
+absl::Status TooLarge(const char* what) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, ": more than 2^62 bytes; lower --max-batch, --max-seq-len or "
+            "--max-step-tokens"));
+}
+
+// *total grows by `bytes`, and starts at a multiple of `alignment` again.
+bool Grow(int64_t bytes, int64_t alignment, int64_t* total) {
+  if (!CheckedAdd(*total, bytes, total) || *total > int64_t{1} << 62) {
+    return false;
+  }
+  *total = RoundUp(*total, alignment);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<RunSizes> ResolveSizes(const Plan& plan,
+                                      const fb::Program& program,
+                                      const RunLimits& limits) {
+  RunSizes out;
+  out.limits = limits;
+  DS_RETURN_IF_ERROR(ResolveBlocks(plan.fb(), &out));
+  DS_RETURN_IF_ERROR(ResolveDims(plan.fb(), program, &out));
+  for (const fb::Slot* slot : *program.slots()) {
+    int64_t bytes = slot->bytes();
+    if (slot->dim() >= 0) {  // bounded by the plan's ceiling, so no overflow
+      bytes += slot->bytes_per_unit() * out.dims[slot->dim()];
+    }
+    out.slot_offsets.push_back(out.arena_bytes);
+    if (!Grow(bytes, kSlotAlignment, &out.arena_bytes)) {
+      return TooLarge("arena");
+    }
+  }
+  for (const fb::State* state : *plan.fb().states()) {
+    int64_t bytes;
+    out.state_offsets.push_back(out.cache_bytes);
+    if (!CheckedMul(state->bytes_per_block(), out.num_blocks, &bytes) ||
+        !Grow(bytes, kStateAlignment, &out.cache_bytes)) {
+      return TooLarge("cache");
+    }
+  }
+  return out;
+}
+
+}  // namespace deepslice

@@ -1,0 +1,291 @@
+// The plan's own tables: mesh, groups, weights, states, targets.
+#include "runtime/plan_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "runtime/plan.h"
+#include "schema/base/checked_math.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+#include "schema/ops.h"
+#include "schema/roles.h"
+
+namespace deepslice {
+namespace {
+
+constexpr uint64_t kWeightAlignment = 256;
+constexpr uint64_t kHashedBlock = 1 << 20;
+
+absl::Status CheckMesh(const fb::Plan& plan) {
+  if (plan.world_size() < 1 || plan.world_size() > limits::kWorldSize) {
+    return Senseless("world_size: ", plan.world_size(), "; 1 to ",
+                     limits::kWorldSize, " are allowed");
+  }
+  if (plan.rank() >= plan.world_size()) {
+    return Senseless("rank: ", plan.rank(), " of ", plan.world_size());
+  }
+  const size_t id = plan.plan_set_id()->size();
+  if (id < 1 || id > 128) {
+    return Senseless("plan_set_id: ", id, " bytes; 1 to 128 are allowed");
+  }
+  for (const fb::Axis* a : *plan.mesh()) {
+    if (a->size() < 1 || a->size() > limits::kWorldSize ||
+        a->coordinate() >= a->size()) {
+      return Senseless("mesh: axis ", Quoted(a->name()), ": coordinate ",
+                       a->coordinate(), " of ", a->size());
+    }
+  }
+  for (uint32_t i = 0; i < plan.groups()->size(); ++i) {
+    const fb::RankGroup* g = plan.groups()->Get(i);
+    if (g->kind() >= EnumValues("Group").size()) {
+      return Senseless("groups[", i, "]: kind ", int{g->kind()});
+    }
+    bool has_own = false;
+    for (uint32_t k = 0; k < g->ranks()->size(); ++k) {
+      const uint32_t r = g->ranks()->Get(k);
+      has_own |= r == plan.rank();
+      if (r >= plan.world_size() || (k > 0 && r <= g->ranks()->Get(k - 1))) {
+        return Senseless("groups[", i, "]: ranks[", k, "]: ", r,
+                         "; ascending ranks below ", plan.world_size(),
+                         " are allowed");
+      }
+    }
+    if (!has_own) {
+      return Senseless("groups[", i, "]: rank ", plan.rank(), " is not in it");
+    }
+  }
+  return absl::OkStatus();
+}
+
+struct Blob {
+  uint64_t begin, end;
+  uint32_t weight;
+  const char* field;
+};
+
+// Adds [offset, offset + bytes) to `blobs` when it is not empty.
+absl::Status CheckBlob(uint32_t weight, const char* field, uint64_t offset,
+                       uint64_t bytes, uint64_t file_bytes,
+                       std::vector<Blob>* blobs) {
+  uint64_t end;
+  if (!CheckedAdd(offset, bytes, &end) || end > file_bytes) {
+    return Senseless(field, ": bytes ", offset, " and ", bytes,
+                     " more; the weights file has ", file_bytes);
+  }
+  if (offset % kWeightAlignment != 0) {
+    return Senseless(field, ": offset ", offset, "; multiples of ",
+                     kWeightAlignment, " are allowed");
+  }
+  if (bytes > 0) blobs->push_back({offset, end, weight, field});
+  return absl::OkStatus();
+}
+
+absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
+                         uint64_t file_bytes, std::vector<Blob>* blobs) {
+  if (w.encoding() >= kNumEncodings) {
+    return Senseless("encoding ", int{w.encoding()});
+  }
+  const Encoding encoding = static_cast<Encoding>(w.encoding());
+  if (w.layout() > fb::WeightLayout::MAX ||
+      w.residency() > fb::Residency::MAX ||
+      w.origin() > fb::WeightOrigin::MAX) {
+    return Senseless("layout ", static_cast<int>(w.layout()), ", residency ",
+                     static_cast<int>(w.residency()), ", origin ",
+                     static_cast<int>(w.origin()), ": one is unknown");
+  }
+  if (w.role() >= std::size(kRoles)) return Senseless("role ", int{w.role()});
+  const uint32_t rank = w.shape()->size();
+  if (rank < 1 || rank > 2) {
+    return Senseless("shape: ", rank, " dims; 1 or 2 are allowed");
+  }
+  int64_t elements = 1;
+  for (const int64_t d : *w.shape()) {
+    if (d < 0 || d > kMaxExtent) {
+      return Senseless("shape: dim ", d, "; 0 to ", kMaxExtent,
+                       " are allowed");
+    }
+    elements *= d;  // two factors of at most 2^26
+  }
+  if (w.origin() == fb::WeightOrigin::Synthetic) return absl::OkStatus();
+  const uint64_t bytes = CeilDiv(elements * EncodingBits(encoding), 8);
+  if (w.bytes() != bytes) {
+    return Senseless("bytes: ", w.bytes(), "; ", elements, " elements of ",
+                     EncodingName(encoding), " take ", bytes);
+  }
+  const int64_t rows = rank == 2 ? w.shape()->Get(0) : 1;
+  if (encoding == Encoding::kI8Row &&
+      w.scales_bytes() != static_cast<uint64_t>(rows) * sizeof(float)) {
+    return Senseless("scales_bytes: ", w.scales_bytes(), "; ", rows,
+                     " rows take ", rows * sizeof(float));
+  }
+  DS_RETURN_IF_ERROR(
+      CheckBlob(index, "offset", w.offset(), w.bytes(), file_bytes, blobs));
+  if (!IsQuantized(encoding)) return absl::OkStatus();
+  DS_RETURN_IF_ERROR(CheckBlob(index, "scales_offset", w.scales_offset(),
+                               w.scales_bytes(), file_bytes, blobs));
+  return CheckBlob(index, "zeros_offset", w.zeros_offset(), w.zeros_bytes(),
+                   file_bytes, blobs);
+}
+
+absl::Status CheckWeights(const fb::Plan& plan, uint64_t file_bytes) {
+  const uint64_t blocks = file_bytes / kHashedBlock +
+                          (file_bytes % kHashedBlock != 0 ? 1 : 0);
+  if (plan.weights_bytes() != file_bytes) {
+    return Senseless("weights_bytes: ", plan.weights_bytes(),
+                     "; the weights file has ", file_bytes);
+  }
+  if (plan.weights_xxh3()->size() != blocks) {
+    return Senseless("weights_xxh3: ", plan.weights_xxh3()->size(),
+                     " entries; ", file_bytes, " bytes have ", blocks,
+                     " blocks of 1 MiB");
+  }
+  const auto name_of = [&](uint32_t i) {
+    return absl::StrCat("weights[", i, "] (@",
+                        Quoted(plan.weights()->Get(i)->name()), ")");
+  };
+  std::vector<Blob> blobs;
+  for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
+    DS_RETURN_IF_ERROR(Annotate(
+        CheckWeight(*plan.weights()->Get(i), i, file_bytes, &blobs),
+        name_of(i)));
+  }
+  std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  for (size_t i = 1; i < blobs.size(); ++i) {
+    const Blob &a = blobs[i - 1], &b = blobs[i];
+    if (b.begin >= a.end) continue;
+    // Tied weights are the same bytes.
+    if (b.begin == a.begin && b.end == a.end && a.field == b.field &&
+        plan.weights()->Get(a.weight)->encoding() ==
+            plan.weights()->Get(b.weight)->encoding()) {
+      continue;
+    }
+    return Senseless(name_of(b.weight), ": ", b.field, ": ", b.begin,
+                     " lies inside ", name_of(a.weight), ", bytes ", a.begin,
+                     " to ", a.end - 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckState(const fb::State& s) {
+  if (s.kind() > fb::StateKind::MAX) {
+    return Senseless("kind ", static_cast<int>(s.kind()));
+  }
+  if (s.encoding() > static_cast<int>(Encoding::kBF16)) {
+    return Senseless("encoding ", int{s.encoding()},
+                     "; f32, f16 and bf16 are allowed");
+  }
+  if (s.kv_heads() < 0 || s.kv_heads() > kMaxHeads || s.head_dim() < 1 ||
+      s.head_dim() > kMaxHeadDim || s.block_tokens() < 1 ||
+      s.block_tokens() > (1 << 20)) {
+    return Senseless("kv_heads ", s.kv_heads(), ", head_dim ", s.head_dim(),
+                     ", block_tokens ", s.block_tokens(),
+                     ": one is out of range");
+  }
+  // At most 2^(1 + 16 + 20 + 16 + 2).
+  const int64_t bytes = 2 * s.kv_heads() * s.block_tokens() * s.head_dim() *
+                        EncodingBits(static_cast<Encoding>(s.encoding())) / 8;
+  if (s.bytes_per_block() != bytes) {
+    return Senseless("bytes_per_block: ", s.bytes_per_block(),
+                     "; keys and values of a block take ", bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckText(const fb::Plan& plan) {
+  if (plan.vocab_size() < 0 || plan.vocab_size() > limits::kVocab ||
+      plan.max_positions() < 0 || plan.max_positions() > limits::kPositions) {
+    return Senseless("vocab_size ", plan.vocab_size(), ", max_positions ",
+                     plan.max_positions(), ": one is out of range");
+  }
+  if (const fb::GenerationDefaults* g = plan.generation()) {
+    if (!std::isfinite(g->temperature()) || g->temperature() < 0 ||
+        g->top_k() < 0 || !(g->top_p() > 0 && g->top_p() <= 1)) {
+      return Senseless("generation: temperature ", g->temperature(),
+                       ", top_k ", g->top_k(), ", top_p ", g->top_p(),
+                       ": one is out of range");
+    }
+  }
+  if (plan.self_tests() == nullptr) return absl::OkStatus();
+  for (uint32_t i = 0; i < plan.self_tests()->size(); ++i) {
+    const fb::SelfTest* test = plan.self_tests()->Get(i);
+    for (const auto* ids : {test->prompt(), test->continuation()}) {
+      if (ids == nullptr) continue;
+      for (const int32_t id : *ids) {
+        if (id >= 0 && id < plan.vocab_size()) continue;
+        return Senseless("self_tests[", i, "]: id ", id, "; 0 to ",
+                         plan.vocab_size() - 1, " are allowed");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTarget(const fb::Plan& plan, const fb::Target& target) {
+  if (target.kernels() != nullptr) {
+    for (uint32_t i = 0; i < target.kernels()->size(); ++i) {
+      const fb::Kernel* k = target.kernels()->Get(i);
+      uint64_t end;
+      if (CheckedAdd(k->offset(), k->bytes(), &end)) continue;
+      return Senseless("kernels[", i, "] (", Quoted(k->entry()), "): offset ",
+                       k->offset(), " and ", k->bytes(), " bytes more");
+    }
+  }
+  std::set<std::pair<fb::ProgramKind, absl::string_view>> seen;
+  for (uint32_t i = 0; i < target.programs()->size(); ++i) {
+    const fb::Program& p = *target.programs()->Get(i);
+    const std::string where =
+        absl::StrCat("programs[", i, "] (", Quoted(p.name()), ")");
+    if (p.kind() > fb::ProgramKind::MAX) {
+      return Senseless(where, ": kind ", static_cast<int>(p.kind()));
+    }
+    if (!seen.insert({p.kind(), Text(p.name())}).second) {
+      return Senseless(where, ": there twice");
+    }
+    const ProgramView view{plan, target, p, Text(target.name()) == "cpu"};
+    DS_RETURN_IF_ERROR(Annotate(CheckProgramTables(view), where));
+    DS_RETURN_IF_ERROR(Annotate(CheckSteps(view), where));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTables(const fb::Plan& plan, uint64_t weights_bytes) {
+  DS_RETURN_IF_ERROR(CheckMesh(plan));
+  DS_RETURN_IF_ERROR(CheckWeights(plan, weights_bytes));
+  for (uint32_t i = 0; i < plan.states()->size(); ++i) {
+    const fb::State& s = *plan.states()->Get(i);
+    DS_RETURN_IF_ERROR(Annotate(CheckState(s), "states[", i, "] (",
+                                Quoted(s.name()), ")"));
+  }
+  DS_RETURN_IF_ERROR(CheckText(plan));
+  if (plan.targets()->size() == 0) return Senseless("targets: there is none");
+  std::set<absl::string_view> names;
+  for (uint32_t i = 0; i < plan.targets()->size(); ++i) {
+    const fb::Target& t = *plan.targets()->Get(i);
+    const std::string where =
+        absl::StrCat("targets[", i, "] (", Quoted(t.name()), ")");
+    if (!names.insert(Text(t.name())).second) {
+      return Senseless(where, ": there twice");
+    }
+    DS_RETURN_IF_ERROR(Annotate(CheckTarget(plan, t), where));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckPlan(const fb::Plan& plan, uint64_t weights_bytes,
+                       absl::string_view label) {
+  const absl::Status status = CheckTables(plan, weights_bytes);
+  if (!absl::IsDataLoss(status)) return Annotate(status, label);
+  return absl::DataLossError(absl::StrCat(label, ": ", status.message(),
+                                          "; copy the plan again or rebuild "
+                                          "it"));
+}
+
+}  // namespace deepslice
