@@ -1,0 +1,38 @@
+// Truth for Activation, and the functions that GatedAct shares.
+#include <cmath>
+
+#include "kernels/ref_util.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+
+double RefAct(Act kind, double x) {
+  switch (kind) {
+    case Act::kSilu:
+      return x / (1 + std::exp(-x));
+    case Act::kGelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Act::kGeluTanh:
+      // 0.797...: sqrt(2 / pi).
+      return 0.5 * x *
+             (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case Act::kRelu:
+      return x < 0 ? 0 : x;
+    case Act::kQuickGelu:
+      return x / (1 + std::exp(-1.702 * x));
+  }
+  return 0;
+}
+
+absl::Status RefActivation(const RefCall& call, RefTensor* out) {
+  const RefTensor* x = call.maybe(operand::Activation::x);
+  DS_RETURN_IF_ERROR(CheckRefShape("activation", "x", x, {-1, -1}));
+  const Act kind = static_cast<Act>(call.attrs[attr::Activation::kind].i);
+  ResizeRef(x->shape, out);
+  for (size_t i = 0; i < x->data.size(); ++i) {
+    out->data[i] = RefAct(kind, x->data[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace deepslice

@@ -1,0 +1,51 @@
+// Shape checks that the reference kernels share.
+#ifndef DEEPSLICE_KERNELS_REF_UTIL_H_
+#define DEEPSLICE_KERNELS_REF_UTIL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "kernels/reference.h"
+
+namespace deepslice {
+
+// "[3, 4]".
+std::string RefShapeText(const std::vector<int64_t>& shape);
+
+// InvalidArgument unless `t` is there, has exactly the shape `want` (-1: any
+// size) and as many values as its shape says.
+absl::Status CheckRefShape(absl::string_view op, absl::string_view operand,
+                           const RefTensor* t,
+                           const std::vector<int64_t>& want);
+
+// *out becomes a tensor of zeros. `out` must not be an operand.
+void ResizeRef(const std::vector<int64_t>& shape, RefTensor* out);
+
+// What Attention and QkvAttention share: appends k, v to the state, attends.
+// q [T, heads * head_dim], k and v [T, kv_heads * head_dim] as rows of doubles.
+struct RefAttentionParams {
+  absl::string_view op;  // for errors
+  int64_t heads, kv_heads, group, head_offset, head_dim, window;
+  double scale;
+};
+absl::Status CheckRefAttention(const RefAttentionParams& a, const RefTensor* positions,
+                               const RefTensor* slots, const RefTensor* blocks,
+                               int64_t tokens, const RefState* state);
+void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
+                     const RefTensor& k, const RefTensor& v,
+                     const RefTensor& positions, const RefTensor& slots,
+                     RefState* state, RefTensor* out);
+
+// Rotates one head in place; see Rope in ops.def.
+void RefRotateHead(double position, const double* freqs, int64_t rotary_dim,
+                   RopeStyle style, double scale, double* head);
+
+// f(x) of an Act.
+double RefAct(Act kind, double x);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_KERNELS_REF_UTIL_H_
