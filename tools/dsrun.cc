@@ -1,0 +1,197 @@
+// dsrun: runs the plans that dscompile makes.
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/launch.h"
+#include "runtime/manifest.h"
+#include "runtime/spawn.h"
+#include "schema/base/exit_code.h"
+#include "schema/base/status_macros.h"
+#include "tools/dsrun_options.h"
+#include "tools/dsrun_session.h"
+#include "tools/dsrun_work.h"
+#include "tools/tensor_file.h"
+
+namespace deepslice {
+namespace {
+
+volatile sig_atomic_t interrupted = 0;
+
+void SetInterrupted(int) { interrupted = 1; }
+
+// Ends the process at once, as the other ranks and the supervisor expect, but
+// leaves no half-written file.
+void EndOnSignal(int number) {
+  if (const char* path = TensorWriter::UnfinishedPath()) unlink(path);
+  _exit(128 + number);
+}
+
+void Handle(int number, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;  // without SA_RESTART: reading a line ends, too
+  sigaction(number, &action, nullptr);
+}
+
+const char* Env(const char* name) { return std::getenv(name); }
+
+void PrintError(const absl::Status& status) {
+  absl::FPrintF(stderr, "dsrun: %s\n", std::string(status.message()));
+}
+
+std::unique_ptr<Work> MakeWork(const DsrunOptions& o) {
+  if (o.verb == DsrunOptions::Verb::kBench) return NewBenchWork(o);
+  if (o.feed.has_value()) return NewFeedWork(o);
+  if (o.perplexity.has_value()) return NewPerplexityWork(o);
+  if (o.chat) return NewChatWork(o);
+  return NewGenerateWork(o);
+}
+
+// Whether this rank's failure is news that no other rank prints: rank 0 prints
+// what ends a launch, whoever failed; rank 1 prints it when rank 0 is gone.
+bool IsNews(int rank, bool connected, const absl::Status& status) {
+  return rank == 0 || !connected ||
+         (rank == 1 && absl::StartsWith(status.message(), "rank 0 "));
+}
+
+// Runs this process as the rank at `place`; returns its exit code.
+int RunRank(const DsrunOptions& options, const RankPlace& place,
+            const Manifest& manifest) {
+  if (place.rank == 0) {
+    for (const int number : {SIGINT, SIGTERM}) Handle(number, EndOnSignal);
+  }
+  if (place.rank == 0 && place.world > 1) {
+    absl::FPrintF(stderr, "world %d (%s), plan set %s\n", place.world,
+                  place.source, manifest.plan_set_id);
+  }
+  SessionOptions session_options = {.plan = options.plan,
+                                    .place = place,
+                                    .launch_id = LaunchId(
+                                        Env, manifest.plan_set_id),
+                                    .threads = options.threads,
+                                    .limits = options.limits};
+  if (options.spawned.has_value()) {
+    session_options.sockets = options.spawned->sockets;
+  }
+  std::unique_ptr<Work> work = MakeWork(options);
+  bool connected = false;
+  const absl::Status status = [&]() -> absl::Status {
+    DS_ASSIGN_OR_RETURN(const auto session,
+                        Session::Connect(session_options, manifest));
+    connected = true;
+    DS_RETURN_IF_ERROR(session->Load(
+        [&](const Plan& plan) { return work->Limits(plan); }));
+    if (place.rank > 0) {
+      return RunFollower(session->mutable_executor(), session->comm());
+    }
+    return work->Run(*session);
+  }();
+  // Ctrl-C at a conversation's prompt: the user's will and no failure.
+  if (absl::IsCancelled(status)) return kExitInterrupted;
+  if (!status.ok()) {
+    if (options.spawned.has_value()) {
+      ReportFailure(options.spawned->report_fd, status);
+    } else if (IsNews(place.rank, connected, status)) {
+      PrintError(status);
+    }
+  }
+  return ExitCodeOf(status);
+}
+
+// Work that reads a prompt from the terminal wants to be asked for.
+absl::Status CheckHasWork(const DsrunOptions& o) {
+  const bool named = o.verb != DsrunOptions::Verb::kGenerate || o.chat ||
+                     o.feed.has_value() || o.perplexity.has_value() ||
+                     o.prompt.has_value() || !o.prompt_ids.empty();
+  if (named || o.rank_flags.rank.has_value() || isatty(STDIN_FILENO) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "nothing to do: give -p TEXT, --chat, --prompt-ids, --feed, "
+      "--perplexity, or a prompt on stdin; see dsrun --help");
+}
+
+int Main(int argc, char** argv) {
+  // A reader of stdout that goes away is an error of Print and not a death.
+  signal(SIGPIPE, SIG_IGN);
+  const auto usage = [](const absl::Status& status) {
+    PrintError(status);
+    return kExitUsage;
+  };
+  const auto fail = [](const absl::Status& status) {
+    PrintError(status);
+    return ExitCodeOf(status);
+  };
+  const auto parsed = ParseDsrunOptions(argc, argv);
+  if (!parsed.ok()) return usage(parsed.status());
+  if (!parsed->has_value()) return kExitDone;
+  const DsrunOptions& options = **parsed;
+
+  if (options.verb == DsrunOptions::Verb::kTokenize) {
+    const absl::Status status = Tokenize(options);
+    return status.ok() ? kExitDone : fail(status);
+  }
+  if (const absl::Status status = CheckHasWork(options); !status.ok()) {
+    return usage(status);
+  }
+  const auto manifest = ReadManifest(options.plan);
+  if (!manifest.ok()) return fail(manifest.status());
+
+  if (options.spawned.has_value()) {
+    RankPlace place = {.rank = options.spawned->rank,
+                       .world = options.spawned->world,
+                       .local_rank = options.spawned->rank,
+                       .local_world = options.spawned->world,
+                       .source = "started here"};
+    return RunRank(options, place, *manifest);
+  }
+  const auto place =
+      DiscoverRank(options.rank_flags, Env, manifest->world_size);
+  if (!place.ok()) return usage(place.status());
+  if (place->has_value()) {
+    const absl::Status fits =
+        CheckPlace(**place, manifest->world_size, options.plan);
+    if (!fits.ok()) return fail(fits);
+    return RunRank(options, **place, *manifest);
+  }
+  if (manifest->world_size == 1) {
+    return RunRank(options, RankPlace(), *manifest);
+  }
+  const auto end = RunRanks(options.arguments, manifest->world_size);
+  if (!end.ok()) return fail(end.status());
+  if (!end->why.ok()) PrintError(end->why);
+  return end->exit_code;
+}
+
+}  // namespace
+
+absl::Status Print(absl::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(
+      absl::StrCat("stdout: ", std::strerror(errno)));
+}
+
+bool TakeInterrupt() {
+  const bool was = interrupted != 0;
+  interrupted = 0;
+  return was;
+}
+
+void HandleInterrupts() { Handle(SIGINT, SetInterrupted); }
+
+}  // namespace deepslice
+
+int main(int argc, char** argv) { return deepslice::Main(argc, argv); }

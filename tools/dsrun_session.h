@@ -1,0 +1,85 @@
+// One rank of a plan, ready to run: ranks connected, weights checked, memory
+// taken.
+#ifndef DEEPSLICE_TOOLS_DSRUN_SESSION_H_
+#define DEEPSLICE_TOOLS_DSRUN_SESSION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/thread_pool.h"
+#include "runtime/comm/comm.h"
+#include "runtime/engine.h"
+#include "runtime/executor.h"
+#include "runtime/launch.h"
+#include "runtime/manifest.h"
+#include "runtime/plan.h"
+#include "runtime/text/tokenizer.h"
+
+namespace deepslice {
+
+struct SessionOptions {
+  std::string plan;
+  RankPlace place;
+  std::vector<int> sockets;  // of a rank that a supervisor started, else empty
+  std::string launch_id;     // how the others find rank 0 without sockets
+  int threads = 0;           // 0: cores / local ranks
+  RunLimits limits;          // as typed; 0: not given
+};
+
+// What rank 0's work needs at most, 0 where the plan's ceiling is meant.
+using ChooseLimits = std::function<absl::StatusOr<RunLimits>(const Plan&)>;
+
+class Session {
+ public:
+  // Meets the other ranks, before the weights are read: ranks that can't meet,
+  // or are of different plans, say so at once, and one that fails later can tell
+  // the others.
+  static absl::StatusOr<std::unique_ptr<Session>> Connect(
+      const SessionOptions& options, const Manifest& manifest);
+  // Loads, and prepares with rank 0's limits: the typed ones, else the smaller
+  // of `choose` and the plan's. One rank's failure is an error in all of them;
+  // FailedPrecondition when another rank's typed limits differ.
+  absl::Status Load(const ChooseLimits& choose);
+
+  int rank() const { return options_.place.rank; }
+  const std::string& folder() const { return options_.plan; }
+  const Plan& plan() const { return *plan_; }
+  const Executor& executor() const { return *executor_; }
+  Executor* mutable_executor() { return executor_.get(); }
+  // nullptr at world size 1.
+  Comm* comm() { return comm_.get(); }
+  // Rank 0 only.
+  Engine& engine() { return *engine_; }
+  int64_t max_seq_len() const { return executor_->limits().max_seq_len; }
+  // The plan's tokenizer, loaded at the first call; FailedPrecondition when it
+  // holds none.
+  absl::StatusOr<const Tokenizer*> tokenizer();
+
+ private:
+  explicit Session(const SessionOptions& options) : options_(options) {}
+  absl::Status LoadAlone(const ChooseLimits& choose);
+  absl::StatusOr<RunLimits> AgreeOnLimits(const ChooseLimits& choose);
+
+  const SessionOptions options_;
+  // In the order in which they need each other.
+  std::unique_ptr<Comm> comm_;
+  std::unique_ptr<Plan> plan_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+// The ceiling that the plan's step program was compiled with for dim "T", "S"
+// (sequences) or "R"; 0 when it has no such program or dim.
+int64_t CompiledCeiling(const Plan& plan, absl::string_view dim);
+
+// Cores that this process may use.
+int AvailableCores();
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_TOOLS_DSRUN_SESSION_H_

@@ -1,0 +1,47 @@
+// The kinds of work that dsrun does on rank 0. Each prints its product to stdout
+// and everything else to stderr.
+#ifndef DEEPSLICE_TOOLS_DSRUN_WORK_H_
+#define DEEPSLICE_TOOLS_DSRUN_WORK_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/executor.h"
+#include "runtime/plan.h"
+#include "tools/dsrun_options.h"
+#include "tools/dsrun_session.h"
+
+namespace deepslice {
+
+// A piece of work over a session.
+class Work {
+ public:
+  virtual ~Work() = default;
+  // What it needs at most, known before any memory is taken; reads its input
+  // files. 0 where the plan's ceiling is meant.
+  virtual absl::StatusOr<RunLimits> Limits(const Plan& plan) = 0;
+  virtual absl::Status Run(Session& session) = 0;
+};
+
+std::unique_ptr<Work> NewGenerateWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewChatWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewFeedWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewPerplexityWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewBenchWork(const DsrunOptions& options);
+
+// dsrun tokenize: needs no session.
+absl::Status Tokenize(const DsrunOptions& options);
+
+// Writes to stdout and flushes; Internal when that fails (closed, full).
+absl::Status Print(absl::string_view text);
+
+// Set by SIGINT while a conversation handles it.
+bool TakeInterrupt();
+// From now on SIGINT sets a flag for TakeInterrupt instead of ending the
+// process.
+void HandleInterrupts();
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_TOOLS_DSRUN_WORK_H_

@@ -1,0 +1,336 @@
+#include "tools/plan_verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compiler/import.h"
+#include "compiler/weight_reader.h"
+#include "kernels/thread_pool.h"
+#include "passes/evaluate.h"
+#include "runtime/comm/local.h"
+#include "runtime/executor.h"
+#include "schema/base/digest.h"
+#include "schema/base/dtype.h"
+#include "schema/base/file.h"
+#include "schema/base/status_macros.h"
+#include "schema/encoding.h"
+
+namespace deepslice {
+namespace {
+
+// Tokens after the prefill that run one at a time.
+constexpr int kDecodeSteps = 2;
+
+// What rounding the weights may cost a value, as relative L2 error. Planted
+// faults (a lost bias, swapped matrices) are tens of percent.
+double ToleranceOf(const fb::Plan& plan) {
+  double tolerance = 1e-4;
+  const auto of = [](Encoding e) {
+    switch (e) {
+      case Encoding::kF32: return 1e-4;
+      case Encoding::kF16: return 6e-3;
+      case Encoding::kBF16: return 4e-2;
+      default: return 8e-2;
+    }
+  };
+  for (const fb::Weight* w : *plan.weights()) {
+    tolerance =
+        std::max(tolerance, of(static_cast<Encoding>(w->encoding())));
+  }
+  for (const fb::State* s : *plan.states()) {
+    tolerance =
+        std::max(tolerance, of(static_cast<Encoding>(s->encoding())));
+  }
+  return tolerance;
+}
+
+struct Chunk {
+  int begin, end;  // of the sequence
+};
+
+std::vector<Chunk> ChunksOf(int count) {
+  const int prefill = std::max(1, count - kDecodeSteps);
+  std::vector<Chunk> chunks = {{0, prefill}};
+  for (int i = prefill; i < count; ++i) chunks.push_back({i, i + 1});
+  return chunks;
+}
+
+// Values by name, one entry per chunk.
+struct Recorded {
+  int64_t rows = 0, cols = 0;
+  std::vector<double> data;
+};
+using ByName = std::map<std::string, std::vector<Recorded>>;
+
+WeightProvider ProviderOf(const Checkpoint& checkpoint) {
+  return [&checkpoint](const Weight& w) -> absl::StatusOr<RefTensor> {
+    WeightReader reader(checkpoint, w);
+    RefTensor out;
+    int64_t count = 1;
+    for (const Dim& d : w.type.dims) {
+      out.shape.push_back(d.size);
+      count *= d.size;
+    }
+    std::vector<float> values(count);
+    DS_RETURN_IF_ERROR(reader.ReadRows(0, w.type.dims[0].size,
+                                       absl::MakeSpan(values)));
+    out.data.assign(values.begin(), values.end());
+    return out;
+  };
+}
+
+RefTensor Ints(const std::vector<int64_t>& shape,
+               const std::vector<int32_t>& values) {
+  RefTensor t;
+  t.shape = shape;
+  t.data.assign(values.begin(), values.end());
+  return t;
+}
+
+absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
+                                 const ModelDescription& model,
+                                 const std::vector<int32_t>& ids) {
+  DS_ASSIGN_OR_RETURN(const Graph graph, ImportGraph(model));
+  ByName out;
+  EvaluationStates states;
+  const Graph* const graphs[] = {&graph};
+  const WeightProvider weights = ProviderOf(checkpoint);
+  for (const Chunk& c : ChunksOf(static_cast<int>(ids.size()))) {
+    const int64_t n = c.end - c.begin;
+    std::vector<int32_t> part(ids.begin() + c.begin, ids.begin() + c.end);
+    std::vector<int32_t> positions, slots(n, 0), rows;
+    for (int i = c.begin; i < c.end; ++i) positions.push_back(i);
+    for (int i = 0; i < n; ++i) rows.push_back(i);
+    const NamedTensors inputs = {{"ids", Ints({n}, part)},
+                                 {"positions", Ints({n}, positions)},
+                                 {"slots", Ints({n}, slots)},
+                                 {"blocks", Ints({1, 1}, {0})},
+                                 {"rows", Ints({n}, rows)}};
+    EvaluateOptions options;
+    options.observer = [&](int, const Value& v, const RefTensor& t) {
+      out[v.name].push_back({t.rows(), t.cols(), t.data});
+    };
+    DS_RETURN_IF_ERROR(
+        Evaluate(graphs, weights, inputs, &states, options).status());
+  }
+  return out;
+}
+
+// Runs one rank over all chunks; rank 0 records.
+absl::Status RunRank(const Plan& plan, Comm* comm,
+                     const std::vector<int32_t>& ids, ByName* recorded,
+                     std::vector<std::string>* order) {
+  ThreadPool pool(1);
+  RunLimits limits;
+  limits.max_batch = 1;
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor,
+                      Executor::Prepare(plan, limits, comm, &pool));
+  const fb::Program& program = *plan.FindProgram("cpu", fb::ProgramKind::Step);
+  if (recorded != nullptr) {
+    executor->SetObserver([&](int step, const float* data, int64_t rows,
+                              int64_t cols) {
+      const std::string name = program.steps()->Get(step)->name()->str();
+      std::vector<Recorded>& list = (*recorded)[name];
+      if (list.empty()) order->push_back(name);
+      list.push_back({rows, cols, {data, data + rows * cols}});
+    });
+  }
+  std::vector<int32_t> blocks(executor->blocks_per_seq() *
+                              executor->limits().max_batch);
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = i;
+  const int64_t most = executor->limits().max_step_tokens;
+  for (const Chunk& c : ChunksOf(static_cast<int>(ids.size()))) {
+    if (c.end - c.begin > most) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "the plan takes %d tokens a step, the probe has %d; give fewer ids",
+          most, c.end - c.begin));
+    }
+    std::vector<int32_t> positions, rows;
+    for (int i = c.begin; i < c.end; ++i) {
+      positions.push_back(i);
+      rows.push_back(i - c.begin);
+    }
+    const std::vector<int32_t> slots(positions.size(), 0);
+    StepBatch batch;
+    batch.ids = absl::MakeConstSpan(ids).subspan(c.begin, c.end - c.begin);
+    batch.positions = positions;
+    batch.slots = slots;
+    batch.blocks = blocks;
+    batch.rows = rows;
+    DS_RETURN_IF_ERROR(executor->Execute(batch));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunAllRanks(const std::vector<Plan>& ranks,
+                         const std::vector<int32_t>& ids, ByName* recorded,
+                         std::vector<std::string>* order) {
+  if (ranks.size() == 1) {
+    return RunRank(ranks[0], nullptr, ids, recorded, order);
+  }
+  std::vector<std::unique_ptr<Comm>> comms =
+      MakeLocalComms(static_cast<int>(ranks.size()));
+  std::vector<absl::Status> statuses(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    threads.emplace_back([&, r] {
+      statuses[r] = RunRank(ranks[r], comms[r].get(), ids,
+                            r == 0 ? recorded : nullptr, order);
+      if (!statuses[r].ok()) comms[r]->Abort(statuses[r]);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    DS_RETURN_IF_ERROR(Annotate(statuses[r], "rank ", r));
+  }
+  return absl::OkStatus();
+}
+
+int LayerOf(const std::string& name) {
+  int layer;
+  return std::sscanf(name.c_str(), "layers.%d.", &layer) == 1 ? layer : -1;
+}
+
+}  // namespace
+
+absl::Status VerifyFiles(const std::string& folder,
+                         const json::Value& manifest) {
+  const json::Value* files = manifest.Find("files");
+  if (files == nullptr) return absl::DataLossError("manifest.json: no files");
+  for (const json::Value& f : files->items()) {
+    const json::Value* name = f.Find("name");
+    const json::Value* sha = f.Find("sha256");
+    if (name == nullptr || sha == nullptr || !name->is_string() ||
+        !sha->is_string() || !IsSafeRelativePath(name->as_string())) {
+      return absl::DataLossError("manifest.json: files: a row without name "
+                                 "or sha256; recopy the plan");
+    }
+    const std::string path = JoinPath(folder, name->as_string());
+    DS_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+    const std::string found = Sha256Hex(file.bytes());
+    if (found != sha->as_string()) {
+      return absl::DataLossError(absl::StrFormat(
+          "%s: sha256 %s, the manifest says %s; recopy it", path, found,
+          sha->as_string()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyCollectives(const std::vector<Plan>& ranks) {
+  const auto lines_of = [](const Plan& plan) {
+    std::vector<std::string> lines;
+    const fb::Program& program =
+        *plan.FindProgram("cpu", fb::ProgramKind::Step);
+    for (const fb::Step* s : *program.steps()) {
+      const fb::CollectiveStep* c = s->collective();
+      if (c == nullptr) continue;
+      std::vector<std::string> members;
+      for (const uint32_t r : *plan.fb().groups()->Get(c->group())->ranks()) {
+        members.push_back(absl::StrCat(r));
+      }
+      lines.push_back(absl::StrFormat(
+          "%s of %%%s over ranks %s, %s x %d",
+          c->kind() == fb::CollectiveKind::AllGather ? "all_gather"
+                                                     : "all_reduce",
+          s->name()->str(), absl::StrJoin(members, ","),
+          DTypeName(static_cast<DType>(c->dtype())), c->columns()));
+    }
+    return lines;
+  };
+  const std::vector<std::string> first = lines_of(ranks[0]);
+  for (size_t r = 1; r < ranks.size(); ++r) {
+    const std::vector<std::string> other = lines_of(ranks[r]);
+    for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+      const std::string a = i < first.size() ? first[i] : "none";
+      const std::string b = i < other.size() ? other[i] : "none";
+      if (a != b) {
+        return absl::InternalError(absl::StrFormat(
+            "collective %d differs: rank 0 has %s, rank %d has %s; they would "
+            "wait for each other",
+            i, a, r, b));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+const ComparedValue* Comparison::FirstOutside() const {
+  for (const ComparedValue& v : values) {
+    if (!v.within) return &v;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
+                                             const Checkpoint& checkpoint,
+                                             const ModelDescription& model,
+                                             const std::vector<int32_t>& ids) {
+  ByName plan_values;
+  std::vector<std::string> order;
+  DS_RETURN_IF_ERROR(
+      Annotate(RunAllRanks(ranks, ids, &plan_values, &order), "the plan"));
+  DS_ASSIGN_OR_RETURN(const ByName reference,
+                      Interpret(checkpoint, model, ids));
+  Comparison out;
+  out.tolerance = ToleranceOf(ranks[0].fb());
+  for (const std::string& name : order) {
+    const auto found = reference.find(name);
+    if (found == reference.end()) continue;
+    const std::vector<Recorded>& got = plan_values[name];
+    ComparedValue v;
+    v.name = name;
+    v.layer = LayerOf(name);
+    double difference = 0, total = 0, largest = 0, worst = 0;
+    bool comparable = got.size() == found->second.size();
+    for (size_t c = 0; comparable && c < got.size(); ++c) {
+      const Recorded& a = got[c];
+      const Recorded& b = found->second[c];
+      // A part of a sharded value has fewer columns than the whole.
+      comparable = a.rows == b.rows && a.cols == b.cols;
+      for (size_t i = 0; comparable && i < a.data.size(); ++i) {
+        const double d = a.data[i] - b.data[i];
+        difference += d * d;
+        total += b.data[i] * b.data[i];
+        largest = std::max(largest, std::fabs(b.data[i]));
+        worst = std::max(worst, std::fabs(d));
+        // NaN loses every comparison.
+        if (!(std::fabs(d) <= 1e300)) difference = HUGE_VAL;
+      }
+    }
+    if (!comparable) continue;
+    v.relative_l2 = total > 0 ? std::sqrt(difference / total)
+                              : std::sqrt(difference);
+    v.max_error = largest > 0 ? worst / largest : worst;
+    v.within = v.relative_l2 <= out.tolerance;
+    out.values.push_back(std::move(v));
+  }
+  const bool has_logits =
+      std::any_of(out.values.begin(), out.values.end(),
+                  [](const ComparedValue& v) { return v.name == "logits"; });
+  if (!has_logits) {
+    return absl::InternalError(
+        "the plan has no logits of the checkpoint's shape to compare");
+  }
+  return out;
+}
+
+std::vector<int32_t> ProbeIds(int64_t vocab_size, int count) {
+  std::vector<int32_t> ids;
+  uint64_t x = 88172645463325252u;  // xorshift64
+  for (int i = 0; i < count; ++i) {
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    ids.push_back(static_cast<int32_t>(x % static_cast<uint64_t>(vocab_size)));
+  }
+  return ids;
+}
+
+}  // namespace deepslice

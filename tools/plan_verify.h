@@ -1,0 +1,55 @@
+// `dsplan verify`: a plan held against the checkpoint that it was made from.
+#ifndef DEEPSLICE_TOOLS_PLAN_VERIFY_H_
+#define DEEPSLICE_TOOLS_PLAN_VERIFY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/checkpoint/checkpoint.h"
+#include "compiler/model.h"
+#include "runtime/plan.h"
+#include "schema/base/json.h"
+
+namespace deepslice {
+
+// SHA-256 and size of every file that the manifest lists. DataLoss names the
+// first that differs.
+absl::Status VerifyFiles(const std::string& folder,
+                         const json::Value& manifest);
+
+// The collectives of all ranks in sequence: kind, group, type, columns.
+// Internal status naming the first that differs and both steps.
+absl::Status VerifyCollectives(const std::vector<Plan>& ranks);
+
+// One value of the plan beside the same value of the interpretation.
+struct ComparedValue {
+  std::string name;
+  int layer = -1;
+  double relative_l2 = 0;
+  double max_error = 0;  // over the largest reference value
+  bool within = true;
+};
+
+struct Comparison {
+  double tolerance = 0;  // on relative_l2
+  std::vector<ComparedValue> values;  // in the plan's order
+  const ComparedValue* FirstOutside() const;
+};
+
+// Runs the plan (all ranks as threads) over `ids` as one sequence, a prefill and
+// then single tokens, beside a double-precision interpretation of the
+// checkpoint's unoptimised import, and compares every value that both name and
+// that is whole on rank 0. Reads the checkpoint's tensors one at a time.
+absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
+                                             const Checkpoint& checkpoint,
+                                             const ModelDescription& model,
+                                             const std::vector<int32_t>& ids);
+
+// `count` ids spread over the vocabulary, the same each time.
+std::vector<int32_t> ProbeIds(int64_t vocab_size, int count);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_TOOLS_PLAN_VERIFY_H_
