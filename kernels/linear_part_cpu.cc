@@ -24,13 +24,17 @@ namespace deepslice {
 namespace HWY_NAMESPACE {
 namespace {
 
-// A block of w as floats, kBlockRows x kBlockK, stays in L1 (24 of 32 KiB)
-// while panels of x stream past it.
-constexpr int64_t kBlockRows = 8;
-constexpr int64_t kBlockK = 768;
+// A block of w as floats, kBlockRows x kBlockK, stays in L2. In L1 (32 KiB) lie
+// kBlockX rows of x and the tile's rows of w, kBlockK of each.
+constexpr int64_t kBlockRows = 32;
+constexpr int64_t kBlockK = 640;
+constexpr int64_t kBlockX = 2 * kMaxPanel;
 static_assert(kBlockRows % kTileRows == 0 && kBlockK % kStep == 0);
-// From here on, widening a block once is cheaper than in every panel of x.
+// From here on, widening a block once is cheaper than for every panel of x.
 constexpr int64_t kMinRowsToPack = 12;
+// Rows of w that one row of x streams past at a time: as many sums as hide the
+// latency of an addition.
+constexpr int kLoneRows = 8;
 // How far the memory system is asked ahead when streaming into L2.
 constexpr int64_t kAheadBytes = 4096;
 
@@ -88,29 +92,24 @@ TileOut OutAt(const LinearPart& p, const BlockEnds& block, int64_t m, int64_t n,
           .columns = columns};
 }
 
-HWY_ALIGN constexpr float kNoSums[kMaxPanel * kTileSums] = {};
-
 // The tile of a panel of `rows` rows, 1 to kMaxPanel.
 template <class Loader, Ahead kAhead>
-void RunTile(int64_t rows, const typename Loader::T* const* w, int64_t k,
-             const float* x, int64_t x_stride, const void* ahead,
-             const float* sums_in, float* sums_out) {
-#define DS_TILE(N) \
-  Tile<Loader, N, kAhead>(w, k, x, x_stride, ahead, sums_in, sums_out)
+void RunTile(int64_t rows, const typename Loader::T* w, int64_t w_stride,
+             int64_t w_rows, int64_t k, const float* x, int64_t x_stride,
+             const void* ahead, const float* sums_in, float* sums_out,
+             const TileOut* to) {
+#define DS_TILE(N)                             \
+  case N:                                      \
+    return Tile<Loader, N, kTileRows, kAhead>( \
+        w, w_stride, w_rows, k, x, x_stride, ahead, sums_in, sums_out, to)
   switch (rows) {
-    case 1:
-      return DS_TILE(1);
-    case 2:
-      return DS_TILE(2);
-    case 3:
-      return DS_TILE(3);
-#if HWY_CAP_GE512 || HWY_ARCH_ARM_A64
-    case 4:
-      return DS_TILE(4);
-    case 5:
-      return DS_TILE(5);
-    case 6:
-      return DS_TILE(6);
+    DS_TILE(1);
+#if DS_LINEAR_MAX_PANEL >= 3
+    DS_TILE(2);
+    DS_TILE(3);
+#endif
+#if DS_LINEAR_MAX_PANEL >= 4
+    DS_TILE(4);
 #endif
   }
 #undef DS_TILE
@@ -123,33 +122,26 @@ int64_t PanelRows(int64_t left) {
   return left < 2 * kMaxPanel ? (left + 1) / 2 : kMaxPanel;
 }
 
-// Rows past `columns` read the last one again, and their sums go nowhere.
-template <typename T>
-struct RowPointers {
-  const T* at[kTileRows];
-  RowPointers(const T* first, int64_t stride, int64_t columns) {
-    for (int64_t r = 0; r < kTileRows; ++r) {
-      at[r] = first + std::min(r, columns - 1) * stride;
-    }
-  }
-};
-
 // At most kMaxPanel rows of x: reads w once, as fast as it comes.
-template <class Loader, Ahead kAhead>
+template <class Loader, int kRows, Ahead kAhead>
 void Stream(const LinearPart& p) {
   using T = typename Loader::T;
   const T* w = static_cast<const T*>(p.w);
-  HWY_ALIGN float sums[kMaxPanel * kTileSums];
-  const int64_t distance = kTileRows * p.k * static_cast<int64_t>(sizeof(T)) +
+  const int64_t distance = kRows * p.k * static_cast<int64_t>(sizeof(T)) +
                            (kAhead == Ahead::kIntoL2 ? kAheadBytes : 0);
-  for (int64_t n = p.n_begin; n < p.n_end; n += kTileRows) {
-    const int64_t columns = std::min<int64_t>(kTileRows, p.n_end - n);
-    const RowPointers<T> rows(w + n * p.k, p.k, columns);
-    const BlockEnds block(p, n, columns);
-    RunTile<Loader, kAhead>(
-        p.rows, rows.at, p.k, p.x, p.x_stride,
-        reinterpret_cast<const char*>(rows.at[0]) + distance, kNoSums, sums);
-    FinishTile(sums, p.rows, OutAt(p, block, 0, n, 0, columns));
+  for (int64_t n = p.n_begin; n < p.n_end; n += kRows) {
+    const int64_t count = std::min<int64_t>(kRows, p.n_end - n);
+    const T* first = w + n * p.k;
+    const char* ahead = reinterpret_cast<const char*>(first) + distance;
+    const BlockEnds ends(p, n, count);
+    const TileOut to = OutAt(p, ends, 0, n, 0, count);
+    if constexpr (kRows == kTileRows) {
+      RunTile<Loader, kAhead>(p.rows, first, p.k, count, p.k, p.x, p.x_stride,
+                              ahead, nullptr, nullptr, &to);
+    } else {
+      Tile<Loader, 1, kRows, kAhead>(first, p.k, count, p.k, p.x, p.x_stride,
+                                     ahead, nullptr, nullptr, &to);
+    }
   }
 }
 
@@ -176,76 +168,116 @@ void PackBlock(const typename Loader::T* w, int64_t row_stride, int64_t count,
   }
 }
 
-template <class Loader, bool kPack>
-void Blocked(const LinearPart& p) {
+// The part [k0, k0 + k) of the sums of rows [n, n + count) of w.
+struct Block {
+  int64_t n, count;
+  int64_t k0, k;
+  bool is_first, is_last;  // along k
+};
+
+// The tile of `panel` rows of x from m on and of w from row n + g of the block;
+// `kept` holds the lane sums of the whole block between its parts.
+template <class Loader, Ahead kAhead>
+void RunBlockTile(const LinearPart& p, const Block& b, const BlockEnds& ends,
+                  const typename Loader::T* w, int64_t w_stride, int64_t k,
+                  int64_t m, int64_t panel, int64_t g, const void* ahead,
+                  float* kept) {
+  const int64_t columns = std::min<int64_t>(kTileRows, b.count - g);
+  const TileOut to = OutAt(p, ends, m, b.n, g, columns);
+  kept += (g * p.rows + m * kTileRows) * kLanes;
+  RunTile<Loader, kAhead>(panel, w + g * w_stride, w_stride, columns, k,
+                          p.x + m * p.x_stride + b.k0, p.x_stride, ahead,
+                          b.is_first ? nullptr : kept, kept,
+                          b.is_last ? &to : nullptr);
+}
+
+// Too few rows of x to widen w first: the tiles do, once per panel.
+template <class Loader>
+void RunBlockInPlace(const LinearPart& p, const Block& b, const BlockEnds& ends,
+                     float* kept) {
   using T = typename Loader::T;
-  const T* w = static_cast<const T*>(p.w);
-  float* packed = p.scratch;
-  float* sums = p.scratch + kBlockRows * kBlockK;
-  HWY_ALIGN float tile_sums[kMaxPanel * kTileSums];
-  const int64_t num_k_blocks =
-      std::max<int64_t>(1, (p.x_stride + kBlockK - 1) / kBlockK);
-  const int64_t block_k =
-      (p.x_stride / kStep + num_k_blocks - 1) / num_k_blocks * kStep;
-  const int64_t block_bytes = kBlockRows * p.k * sizeof(T);
-  for (int64_t n = p.n_begin; n < p.n_end; n += kBlockRows) {
-    const int64_t count = std::min(kBlockRows, p.n_end - n);
-    const BlockEnds block(p, n, count);
-    for (int64_t block_index = 0; block_index < num_k_blocks; ++block_index) {
-      const int64_t k0 = block_index * block_k;
-      const int64_t k = std::min(block_k, p.k - k0);
-      const int64_t packed_k = (k + kStep - 1) / kStep * kStep;
-      const T* from = w + n * p.k + k0;
-      if constexpr (kPack) {
-        PackBlock<Loader>(from, p.k, count, k, packed, packed_k);
-      }
+  const T* w = static_cast<const T*>(p.w) + b.n * p.k + b.k0;
+  for (int64_t g = 0; g < b.count; g += kTileRows) {
+    int64_t panel;
+    for (int64_t m = 0; m < p.rows; m += panel) {
+      panel = PanelRows(p.rows - m);
+      // The first panels of all parts together fetch the next block; the others
+      // "fetch" what is there.
+      const T* ahead =
+          m > 0 ? w + g * p.k
+                : w + (g + kBlockRows) * p.k + (kTileRows - 1) * b.k0;
+      RunBlockTile<Loader, Ahead::kIntoL2>(p, b, ends, w, p.k, b.k, m, panel, g,
+                                           ahead, kept);
+    }
+  }
+}
+
+// Many rows of x: w is widened once, then met by kBlockX rows of x at a time,
+// so that out is written along its rows.
+template <class Loader>
+void RunBlockPacked(const LinearPart& p, const Block& b, const BlockEnds& ends,
+                    float* packed, float* kept) {
+  const int64_t packed_k = (b.k + kStep - 1) / kStep * kStep;
+  PackBlock<Loader>(
+      static_cast<const typename Loader::T*>(p.w) + b.n * p.k + b.k0, p.k,
+      b.count, b.k, packed, packed_k);
+  int64_t block_x;
+  for (int64_t m0 = 0; m0 < p.rows; m0 += block_x) {
+    const int64_t left = p.rows - m0;
+    block_x = left <= kBlockX + kMaxPanel ? left : kBlockX;
+    for (int64_t g = 0; g < b.count; g += kTileRows) {
       int64_t panel;
-      for (int64_t m = 0; m < p.rows; m += panel) {
-        panel = PanelRows(p.rows - m);
-        const float* x = p.x + m * p.x_stride + k0;
-        for (int64_t g = 0; g < count; g += kTileRows) {
-          const int64_t columns = std::min<int64_t>(kTileRows, count - g);
-          const bool is_last = block_index == num_k_blocks - 1;
-          float* kept = sums + (g * p.rows + m * kTileRows) * kLanes;
-          const float* in = k0 == 0 ? kNoSums : kept;
-          float* out = is_last ? tile_sums : kept;
-          if constexpr (kPack) {
-            const RowPointers<float> rows(packed + g * packed_k, packed_k,
-                                          columns);
-            RunTile<LoadF32, Ahead::kNothing>(panel, rows.at, packed_k, x,
-                                              p.x_stride, nullptr, in, out);
-          } else {
-            const RowPointers<T> rows(from + g * p.k, p.k, columns);
-            if (m == 0) {
-              RunTile<Loader, Ahead::kIntoL2>(
-                  panel, rows.at, k, x, p.x_stride,
-                  reinterpret_cast<const char*>(rows.at[0]) + block_bytes, in,
-                  out);
-            } else {
-              RunTile<Loader, Ahead::kNothing>(panel, rows.at, k, x, p.x_stride,
-                                               nullptr, in, out);
-            }
-          }
-          if (is_last)
-            FinishTile(out, panel, OutAt(p, block, m, n, g, columns));
-        }
+      for (int64_t m = m0; m < m0 + block_x; m += panel) {
+        panel = PanelRows(m0 + block_x - m);
+        RunBlockTile<LoadF32, Ahead::kNothing>(
+            p, b, ends, packed, packed_k, packed_k, m, panel, g, nullptr, kept);
       }
     }
   }
 }
 
 template <class Loader>
-void RunEncoding(const LinearPart& p) {
-  if (p.rows > kMaxPanel) {
-    return p.rows < kMinRowsToPack ? Blocked<Loader, false>(p)
-                                   : Blocked<Loader, true>(p);
+void RunBlocks(const LinearPart& p) {
+  const int64_t parts =
+      std::max<int64_t>(1, (p.x_stride + kBlockK - 1) / kBlockK);
+  const int64_t part_k = (p.x_stride / kStep + parts - 1) / parts * kStep;
+  float* packed = p.scratch;
+  float* kept = p.scratch + kBlockRows * kBlockK;
+  for (int64_t n = p.n_begin; n < p.n_end; n += kBlockRows) {
+    const int64_t count = std::min(kBlockRows, p.n_end - n);
+    const BlockEnds ends(p, n, count);
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t k0 = i * part_k;
+      const Block block = {.n = n,
+                           .count = count,
+                           .k0 = k0,
+                           .k = std::min(part_k, p.k - k0),
+                           .is_first = i == 0,
+                           .is_last = i == parts - 1};
+      if (p.rows < kMinRowsToPack) {
+        RunBlockInPlace<Loader>(p, block, ends, kept);
+      } else {
+        RunBlockPacked<Loader>(p, block, ends, packed, kept);
+      }
+    }
   }
+}
+
+template <class Loader, Ahead kAhead>
+void RunStream(const LinearPart& p) {
+  if (p.rows == 1) return Stream<Loader, kLoneRows, kAhead>(p);
+  Stream<Loader, kTileRows, kAhead>(p);
+}
+
+template <class Loader>
+void RunEncoding(const LinearPart& p) {
+  if (p.rows > kMaxPanel) return RunBlocks<Loader>(p);
   // Widening int8 leaves little time to wait for L2, so its next tile goes to
   // L1 while both fit there.
   if constexpr (sizeof(typename Loader::T) == 1) {
-    if (kTileRows * p.k <= 8192) return Stream<Loader, Ahead::kIntoL1>(p);
+    if (p.k <= 2048) return RunStream<Loader, Ahead::kIntoL1>(p);
   }
-  Stream<Loader, Ahead::kIntoL2>(p);
+  RunStream<Loader, Ahead::kIntoL2>(p);
 }
 
 void RunPart(const LinearPart& p) {

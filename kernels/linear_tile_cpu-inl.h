@@ -23,13 +23,17 @@ inline constexpr int64_t kStep = 2 * kLanes;
 
 // Rows of w per tile: their sums fill one 128-bit vector of out.
 inline constexpr int kTileRows = 4;
+#undef DS_LINEAR_MAX_PANEL
 // Rows of x per tile: 4 x 3 sums, 3 vectors of x and one of w fill 16
-// registers, 4 x 6 sums 31 of 32.
-#if HWY_CAP_GE512 || HWY_ARCH_ARM_A64
-inline constexpr int kMaxPanel = 6;
+// registers; with 32 there is room for 4 x 4.
+#if HWY_TARGET == HWY_SCALAR
+#define DS_LINEAR_MAX_PANEL 1
+#elif HWY_CAP_GE512 || HWY_ARCH_ARM_A64
+#define DS_LINEAR_MAX_PANEL 4
 #else
-inline constexpr int kMaxPanel = 3;
+#define DS_LINEAR_MAX_PANEL 3
 #endif
+inline constexpr int kMaxPanel = DS_LINEAR_MAX_PANEL;
 
 // A loader widens the step of kStep weights at p to two vectors of floats,
 // Get(p, 0) and Get(p, 1): the first and second half of the step, or its even
@@ -127,54 +131,64 @@ HWY_INLINE Vec4 SumLanes(FloatVec v0, FloatVec v1, FloatVec v2, FloatVec v3) {
 }
 #endif  // HWY_TARGET != HWY_SCALAR
 
-// Lane sums of a tile in memory: [panel][kTileRows][kLanes], aligned.
-inline constexpr int64_t kTileSums = kTileRows * kLanes;  // of a row of x
-
 // Where the results of a tile go: out = sum * scale + bias [+ residual].
 struct TileOut {
-  const float* scale;     // [kTileRows], 16-byte aligned
-  const float* bias;      // [kTileRows], 16-byte aligned
+  const float* scale;     // [rows of w in the tile], 16-byte aligned
+  const float* bias;      // likewise
   const float* residual;  // [panel, stride]; nullptr: none
   float* out;             // [panel, stride]; may be residual
   int64_t stride;
-  int64_t columns;  // of out, 1 to kTileRows
+  int64_t columns;  // of out: as many as rows of w, or fewer at the end of w
 };
 
-HWY_INLINE void StoreColumns(const float* y, const float* residual,
-                             int64_t columns, float* out) {
-  for (int64_t r = 0; r < columns; ++r) {
-    out[r] = residual == nullptr ? y[r] : y[r] + residual[r];
+// Adds the residual to y [panel, rows] and keeps the first to.columns.
+HWY_NOINLINE void StoreColumns(const float* y, int64_t panel, int64_t rows,
+                               const TileOut& to) {
+  for (int64_t m = 0; m < panel; ++m) {
+    for (int64_t r = 0; r < to.columns; ++r) {
+      const int64_t at = m * to.stride + r;
+      const float sum = y[m * rows + r];
+      to.out[at] = to.residual == nullptr ? sum : sum + to.residual[at];
+    }
   }
 }
 
-HWY_NOINLINE void FinishTile(const float* sums, int64_t panel, TileOut to) {
-  for (int64_t m = 0; m < panel; ++m, sums += kTileSums) {
-    alignas(16) float y[kTileRows];
+// Straight from the registers: a detour through memory would hold back the next
+// tile, which is independent.
+template <int kPanel, int kRows>
+HWY_INLINE void Finish(const FloatVec (&sums)[kPanel][kRows],
+                       const TileOut& to) {
+  alignas(16) float y[kPanel][kRows];
 #if HWY_TARGET == HWY_SCALAR
-    for (int r = 0; r < kTileRows; ++r) {
-      y[r] = sums[r] * to.scale[r] + to.bias[r];
+  for (int m = 0; m < kPanel; ++m) {
+    for (int r = 0; r < kRows; ++r) {
+      y[m][r] = hn::GetLane(sums[m][r]) * to.scale[r] + to.bias[r];
     }
-    StoreColumns(y, to.residual, to.columns, to.out);
-#else
-    const Floats d;
-    const hn::Full128<float> d4;
-    const Vec4 all =
-        hn::MulAdd(SumLanes(hn::Load(d, sums), hn::Load(d, sums + kLanes),
-                            hn::Load(d, sums + 2 * kLanes),
-                            hn::Load(d, sums + 3 * kLanes)),
-                   hn::Load(d4, to.scale), hn::Load(d4, to.bias));
-    if (HWY_UNLIKELY(to.columns < kTileRows)) {
-      hn::Store(all, d4, y);
-      StoreColumns(y, to.residual, to.columns, to.out);
-    } else if (to.residual == nullptr) {
-      hn::StoreU(all, d4, to.out);
-    } else {
-      hn::StoreU(hn::Add(all, hn::LoadU(d4, to.residual)), d4, to.out);
-    }
-#endif
-    to.out += to.stride;
-    if (to.residual != nullptr) to.residual += to.stride;
   }
+#else
+  const hn::Full128<float> d4;
+  const bool is_whole = to.columns == kRows;
+#pragma GCC unroll 8
+  for (int m = 0; m < kPanel; ++m) {
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; r += 4) {
+      const int64_t at = m * to.stride + r;
+      Vec4 v = hn::MulAdd(
+          SumLanes(sums[m][r], sums[m][r + 1], sums[m][r + 2], sums[m][r + 3]),
+          hn::Load(d4, to.scale + r), hn::Load(d4, to.bias + r));
+      if (HWY_UNLIKELY(!is_whole)) {
+        hn::Store(v, d4, &y[m][r]);
+        continue;
+      }
+      if (to.residual != nullptr) {
+        v = hn::Add(v, hn::LoadU(d4, to.residual + at));
+      }
+      hn::StoreU(v, d4, to.out + at);
+    }
+  }
+  if (HWY_LIKELY(is_whole)) return;
+#endif
+  StoreColumns(&y[0][0], kPanel, kRows, to);
 }
 
 // What a tile fetches ahead of its own rows of w.
@@ -191,27 +205,46 @@ HWY_INLINE void PrefetchLines(const char* p) {
   }
 }
 
-// Adds k elements of the rows w[0..3] times kPanel packed rows of x to the lane
-// sums at sums_in, and stores them at sums_out. `ahead` is fetched in order, as
-// many bytes as the tile itself reads.
-template <class Loader, int kPanel, Ahead kAhead>
-HWY_NOINLINE void Tile(const typename Loader::T* const* w_rows, int64_t k,
-                       const float* x, int64_t x_stride, const void* ahead,
-                       const float* sums_in, float* sums_out) {
+// Adds k elements of kRows rows of w (from row w_rows on, the last one again)
+// times kPanel packed rows of x to the lane sums at sums_in, [kPanel][kRows]
+// [kLanes] and aligned (nullptr: zeros). Then writes results to `to`, or, when
+// that is nullptr, lane sums to sums_out. `ahead` is fetched in order, as many
+// bytes as the tile itself reads.
+template <class Loader, int kPanel, int kRows, Ahead kAhead>
+HWY_NOINLINE void Tile(const typename Loader::T* first_row, int64_t w_stride,
+                       int64_t w_rows, int64_t k, const float* x,
+                       int64_t x_stride, const void* ahead,
+                       const float* sums_in, float* sums_out,
+                       const TileOut* to) {
+  static_assert(kRows % kTileRows == 0);
   using T = typename Loader::T;
   const Floats d;
-  constexpr int kStepBytes = kTileRows * kStep * sizeof(T);
-  const T* w[kTileRows] = {w_rows[0], w_rows[1], w_rows[2], w_rows[3]};
+  constexpr int kStepBytes = kRows * kStep * sizeof(T);
+  const T* w[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    w[r] = first_row;
+    first_row += r + 1 < w_rows ? w_stride : 0;
+  }
   const char* fetch = static_cast<const char*>(ahead);
-  FloatVec sums[kPanel][kTileRows];
+  FloatVec sums[kPanel][kRows];
 #pragma GCC unroll 8
   for (int m = 0; m < kPanel; ++m) {
-#pragma GCC unroll 4
-    for (int r = 0; r < kTileRows; ++r) {
-      sums[m][r] = hn::Load(d, sums_in + m * kTileSums + r * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sums[m][r] = hn::Zero(d);
     }
   }
-  HWY_ALIGN T rest[kTileRows][kStep];
+  if (sums_in != nullptr) {
+#pragma GCC unroll 8
+    for (int m = 0; m < kPanel; ++m) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        sums[m][r] = hn::Load(d, sums_in + (m * kRows + r) * kLanes);
+      }
+    }
+  }
+  HWY_ALIGN T rest[kRows][kStep];
   int64_t steps = k / kStep;
   int64_t left = k % kStep;
   while (true) {
@@ -225,8 +258,8 @@ HWY_NOINLINE void Tile(const typename Loader::T* const* w_rows, int64_t k,
         for (int m = 0; m < kPanel; ++m) {
           xs[m] = hn::Load(d, x + m * x_stride + half * kLanes);
         }
-#pragma GCC unroll 4
-        for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
           const FloatVec wr = Loader::Get(w[r] + at, half);
 #pragma GCC unroll 8
           for (int m = 0; m < kPanel; ++m) {
@@ -236,10 +269,11 @@ HWY_NOINLINE void Tile(const typename Loader::T* const* w_rows, int64_t k,
       }
     }
     if (HWY_LIKELY(left == 0)) break;
-    // The rest of a step is copied: the bytes after a row are another row,
-    // whose infinity times x's padding of zeros is NaN, or lie beyond the
-    // mapping.
-    for (int r = 0; r < kTileRows; ++r) {
+      // The rest of a step is copied: the bytes after a row are another row,
+      // whose infinity times x's padding of zeros is NaN, or lie beyond the
+      // mapping.
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
       std::memset(static_cast<void*>(rest[r]), 0, sizeof(rest[r]));
       std::memcpy(static_cast<void*>(rest[r]), w[r] + (k - left),
                   left * sizeof(T));
@@ -248,11 +282,12 @@ HWY_NOINLINE void Tile(const typename Loader::T* const* w_rows, int64_t k,
     steps = 1;
     left = 0;
   }
+  if (to != nullptr) return Finish<kPanel, kRows>(sums, *to);
 #pragma GCC unroll 8
   for (int m = 0; m < kPanel; ++m) {
-#pragma GCC unroll 4
-    for (int r = 0; r < kTileRows; ++r) {
-      hn::Store(sums[m][r], d, sums_out + m * kTileSums + r * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      hn::Store(sums[m][r], d, sums_out + (m * kRows + r) * kLanes);
     }
   }
 }
