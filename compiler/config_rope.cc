@@ -37,8 +37,8 @@ class RopeParameters {
         const std::string place = absl::StrCat(outer, ".", key);
         if (value.is_null()) continue;
         if (value.is_object()) {
-          return ConfigUnsupported(
-              {value, place}, "one set of parameters for all layers");
+          return ConfigUnsupported({value, place},
+                                   "one set of parameters for all layers");
         }
         DS_RETURN_IF_ERROR(Put(key, {value, place}));
       }
@@ -62,21 +62,20 @@ class RopeParameters {
     for (const auto& [name, value] : found_) {
       if (name == key) return value;
     }
-    return {json::Value(), absl::StrCat(FindConfig(config_, "rope_parameters")
-                                                .present()
-                                            ? "rope_parameters."
-                                            : "rope_scaling.",
-                                        key)};
+    return {json::Value(),
+            absl::StrCat(FindConfig(config_, "rope_parameters").present()
+                             ? "rope_parameters."
+                             : "rope_scaling.",
+                         key)};
   }
 
   // "default", "linear", ...: `type` and `rope_type` are one thing.
   absl::StatusOr<ConfigValue> Type() const {
     ConfigValue type;
     for (absl::string_view key : {"rope_type", "type"}) {
-      ConfigValue v = Inner(key);
+      const ConfigValue v = Inner(key);
       if (!v.present()) continue;
-      DS_ASSIGN_OR_RETURN(const std::string text, ConfigString(v));
-      if (text == "su") v.value = "longrope";
+      DS_RETURN_IF_ERROR(ConfigString(v).status());
       if (type.present()) DS_RETURN_IF_ERROR(Agree(type, v));
       type = v;
     }
@@ -87,10 +86,9 @@ class RopeParameters {
  private:
   static absl::Status Agree(const ConfigValue& a, const ConfigValue& b) {
     if (Equal(a.value, b.value)) return absl::OkStatus();
-    return ConfigError(a,
-                       absl::StrCat("the same as ", b.place, ", ",
-                                    FoundText(b.value)),
-                       "keep one of the two");
+    return ConfigError(
+        a, absl::StrCat("the same as ", b.place, ", ", FoundText(b.value)),
+        "keep one of the two");
   }
   absl::Status Put(const std::string& key, ConfigValue v) {
     for (const auto& [name, value] : found_) {
@@ -198,12 +196,11 @@ absl::Status Yarn(const RopeParameters& parameters, int64_t max_positions,
       out->scale,
       PositiveOr(attention, YarnAttentionFactor(factor, mscale[0], mscale[1])));
   out->formula = "rope_freqs_yarn";
-  out->arguments.insert(out->arguments.end(),
-                        {{"factor", factor},
-                         {"beta_fast", fast},
-                         {"beta_slow", slow},
-                         {"original_positions", original},
-                         {"truncate", truncate ? 1 : 0}});
+  out->arguments.insert(out->arguments.end(), {{"factor", factor},
+                                               {"beta_fast", fast},
+                                               {"beta_slow", slow},
+                                               {"original_positions", original},
+                                               {"truncate", truncate ? 1 : 0}});
   return absl::OkStatus();
 }
 
@@ -223,10 +220,10 @@ constexpr Kind kKinds[] = {
     {"llama3", Llama3},
     {"yarn", Yarn},
 };
-// Published kinds that are not supported: the first two change the table with
-// the length of the sequence.
+// Published kinds that are not supported: the first three (su is longrope's old
+// name) change the table with the length of the sequence.
 constexpr absl::string_view kUnsupportedKinds[] = {
-    "dynamic", "longrope", "mrope", "proportional", "axial"};
+    "dynamic", "longrope", "su", "mrope", "proportional", "axial"};
 
 absl::StatusOr<const Kind*> FindKind(const ConfigValue& type) {
   std::vector<absl::string_view> names;

@@ -30,14 +30,14 @@ constexpr NamedAct kActivations[] = {
     {"quick_gelu", Act::kQuickGelu},
 };
 constexpr absl::string_view kUnsupportedActivations[] = {
-    "gelu_10", "hardswish", "laplace", "leaky_relu", "linear",
-    "mish",    "prelu",     "relu2",   "relu6",      "sigmoid",
-    "sqrtsoftplus", "tanh", "xielu"};
+    "gelu_10",      "hardswish", "laplace", "leaky_relu", "linear",
+    "mish",         "prelu",     "relu2",   "relu6",      "sigmoid",
+    "sqrtsoftplus", "tanh",      "xielu"};
 
 // Types of weights by torch's names, with or without "torch.".
-constexpr absl::string_view kWeightTypes[] = {
-    "float32", "float", "float16", "half", "bfloat16", "float64", "double",
-    "auto"};
+constexpr absl::string_view kWeightTypes[] = {"float32", "float",    "float16",
+                                              "half",    "bfloat16", "float64",
+                                              "double",  "auto"};
 
 absl::Status NoteDType(const json::Value& config) {
   const ConfigValue old_name = FindConfig(config, "torch_dtype");
@@ -55,10 +55,10 @@ absl::Status NoteDType(const json::Value& config) {
   }
   if (old_name.present() && new_name.present() &&
       json::Write(old_name.value) != json::Write(new_name.value)) {
-    return ConfigError(old_name,
-                       absl::StrCat("the same as dtype, ",
-                                    FoundText(new_name.value)),
-                       "keep one of the two");
+    return ConfigError(
+        old_name,
+        absl::StrCat("the same as dtype, ", FoundText(new_name.value)),
+        "keep one of the two");
   }
   return absl::OkStatus();
 }
@@ -76,9 +76,9 @@ absl::Status NoteSpecialIds(const json::Value& config, int64_t vocab_size,
     for (const json::Value& id : ids) {
       if (!id.is_int()) return ConfigError(v, "an id, a list of ids, or null");
       if (id.as_int() >= vocab_size) {
-        notes->push_back(absl::StrCat(
-            "config.json: ", key, " ", id.as_int(), " is beyond the vocabulary",
-            " of ", vocab_size, "; it can't occur"));
+        notes->push_back(absl::StrCat("config.json: ", key, " ", id.as_int(),
+                                      " is beyond the vocabulary", " of ",
+                                      vocab_size, "; it can't occur"));
       }
     }
   }
@@ -93,12 +93,13 @@ absl::Status CheckConfigSupported(const json::Value& config) {
         absl::StrCat("config.json: found ", json::KindName(config.kind()),
                      "; allowed: an object; copy the published file again"));
   }
-  for (absl::string_view key : {"text_config", "vision_config",
-                                "audio_config"}) {
+  for (absl::string_view key :
+       {"text_config", "vision_config", "audio_config"}) {
     const ConfigValue v = FindConfig(config, key);
     if (v.present()) {
       return absl::UnimplementedError(absl::StrCat(
-          "config.json: ", key, ": found a model inside the model; allowed: a "
+          "config.json: ", key,
+          ": found a model inside the model; allowed: a "
           "text decoder by itself; export the language model alone"));
     }
   }

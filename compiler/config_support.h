@@ -25,8 +25,8 @@ absl::Status NoteConfig(const json::Value& config, int64_t vocab_size,
                         std::vector<std::string>* notes);
 
 // An activation by its published name. Unimplemented for a published one that
-// is not supported, InvalidArgument with the nearest for an unknown one; `place`
-// is the config's key.
+// is not supported, InvalidArgument with the nearest for an unknown one;
+// `place` is the config's key.
 absl::StatusOr<Act> ActivationOf(absl::string_view name,
                                  absl::string_view place);
 

@@ -9,6 +9,8 @@
 namespace deepslice {
 namespace {
 
+constexpr double kLargestFloat = 3.4028234663852886e38;
+
 const json::Value* Lookup(const json::Value& config, absl::string_view key) {
   const json::Value* v = &config;
   for (absl::string_view part : absl::StrSplit(key, '.')) {
@@ -20,11 +22,10 @@ const json::Value* Lookup(const json::Value& config, absl::string_view key) {
 
 std::string Message(const ConfigValue& v, absl::string_view allowed,
                     absl::string_view remedy) {
-  return absl::StrCat("config.json: ", v.place, ": ",
-                      v.present() ? absl::StrCat("found ", FoundText(v.value))
-                                  : "absent",
-                      "; allowed: ", allowed, remedy.empty() ? "" : "; ",
-                      remedy);
+  return absl::StrCat(
+      "config.json: ", v.place, ": ",
+      v.present() ? absl::StrCat("found ", FoundText(v.value)) : "absent",
+      "; allowed: ", allowed, "; ", remedy);
 }
 
 }  // namespace
@@ -39,6 +40,9 @@ bool HasConfig(const json::Value& config, absl::string_view key) {
 }
 
 std::string FoundText(const json::Value& v) {
+  if (v.is_number() && !std::isfinite(v.as_double())) {
+    return std::isnan(v.as_double()) ? "NaN" : "Infinity";
+  }
   constexpr size_t kLongest = 60;
   std::string text = json::Write(v);
   if (text.size() > kLongest) {
@@ -52,11 +56,13 @@ std::string FoundText(const json::Value& v) {
 
 absl::Status ConfigError(const ConfigValue& v, absl::string_view allowed,
                          absl::string_view remedy) {
+  if (remedy.empty()) remedy = v.present() ? "correct it" : "add it";
   return absl::InvalidArgumentError(Message(v, allowed, remedy));
 }
 
 absl::Status ConfigUnsupported(const ConfigValue& v, absl::string_view allowed,
                                absl::string_view remedy) {
+  if (remedy.empty()) remedy = "nothing else is supported";
   return absl::UnimplementedError(Message(v, allowed, remedy));
 }
 
@@ -87,8 +93,8 @@ absl::StatusOr<double> ConfigNumber(const ConfigValue& v) {
 
 absl::StatusOr<double> ConfigPositive(const ConfigValue& v) {
   if (!v.value.is_number() || !std::isfinite(v.value.as_double()) ||
-      v.value.as_double() <= 0) {
-    return ConfigError(v, "a number above 0");
+      v.value.as_double() <= 0 || v.value.as_double() > kLargestFloat) {
+    return ConfigError(v, "a number above 0 that float32 holds");
   }
   return v.value.as_double();
 }

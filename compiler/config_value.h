@@ -26,10 +26,11 @@ ConfigValue FindConfig(const json::Value& config, absl::string_view key);
 // Whether the key is there, null included.
 bool HasConfig(const json::Value& config, absl::string_view key);
 
-// "config.json: PLACE: found VALUE; allowed: ALLOWED[; REMEDY]".
+// "config.json: PLACE: found VALUE; allowed: ALLOWED; REMEDY"; without a remedy
+// "correct it" or "add it".
 absl::Status ConfigError(const ConfigValue& v, absl::string_view allowed,
                          absl::string_view remedy = "");
-// The same text as Unimplemented: valid, but not supported.
+// The same as Unimplemented: valid, but nothing else is supported.
 absl::Status ConfigUnsupported(const ConfigValue& v, absl::string_view allowed,
                                absl::string_view remedy = "");
 // What an error prints of a value: its JSON, cut when long.
@@ -42,7 +43,7 @@ absl::StatusOr<bool> ConfigBool(const ConfigValue& v);
 absl::StatusOr<std::string> ConfigString(const ConfigValue& v);
 // A finite number; integers are numbers.
 absl::StatusOr<double> ConfigNumber(const ConfigValue& v);
-// A finite number above 0.
+// A number above 0 that float32 holds.
 absl::StatusOr<double> ConfigPositive(const ConfigValue& v);
 
 }  // namespace deepslice

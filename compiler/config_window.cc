@@ -56,8 +56,8 @@ absl::StatusOr<std::vector<int64_t>> DescribeWindows(
   for (int64_t i = first; i < layers; ++i) windows[i] = window;
 
   const bool reads_types = values.layer_types.present();
-  const ConfigValue types = reads_types ? values.layer_types
-                                        : FindConfig(config, "layer_types");
+  const ConfigValue types =
+      reads_types ? values.layer_types : FindConfig(config, "layer_types");
   if (types.present()) {
     DS_ASSIGN_OR_RETURN(const std::vector<bool> slides,
                         ReadLayerTypes(types, layers));

@@ -83,8 +83,9 @@ TEST(DescribeWindows, RefusesLayerTypesThatItWouldHaveToIgnore) {
 
 TEST(DescribeWindows, RefusesBadValues) {
   DS_EXPECT_ERROR(Describe(Family::kMistral, R"({"sliding_window": 0})"),
-                  kInvalidArgument, "sliding_window: found 0; allowed: an "
-                                    "integer from 1");
+                  kInvalidArgument,
+                  "sliding_window: found 0; allowed: an "
+                  "integer from 1");
   DS_EXPECT_ERROR(
       Describe(Family::kNone, R"({"layer_types": ["full_attention"]})"),
       kInvalidArgument,

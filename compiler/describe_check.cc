@@ -30,9 +30,9 @@ absl::Status Check(const std::string& path,
   }
   DS_ASSIGN_OR_RETURN(const deepslice::Graph graph,
                       deepslice::ImportGraph(model));
-  std::printf("%s: %zu tensors, %zu weights, %zu nodes\n",
-              model.family.c_str(), model.coverage.tensors.size(),
-              graph.weights().size(), graph.nodes().size());
+  std::printf("%s: %zu tensors, %zu weights, %zu nodes\n", model.family.c_str(),
+              model.coverage.tensors.size(), graph.weights().size(),
+              graph.nodes().size());
   return absl::OkStatus();
 }
 

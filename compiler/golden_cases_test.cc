@@ -24,9 +24,8 @@ struct Prompt {
 };
 
 absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& folder) {
-  DS_ASSIGN_OR_RETURN(
-      const auto golden,
-      OpenCheckpoint(JoinPath(folder, "golden.safetensors")));
+  DS_ASSIGN_OR_RETURN(const auto golden,
+                      OpenCheckpoint(JoinPath(folder, "golden.safetensors")));
   std::vector<Prompt> out;
   for (int n = 0;; ++n) {
     const TensorInfo* ids = golden->Find(absl::StrCat(n, ".input_ids"));
@@ -37,8 +36,8 @@ absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& folder) {
     p.ids.resize(bytes.size() / 8);
     std::memcpy(p.ids.data(), bytes.data(), bytes.size());
     p.logits.resize(logits->num_elements());
-    DS_RETURN_IF_ERROR(golden->ReadRows(*logits, 0, logits->rows(),
-                                        absl::MakeSpan(p.logits)));
+    DS_RETURN_IF_ERROR(
+        golden->ReadRows(*logits, 0, logits->rows(), absl::MakeSpan(p.logits)));
     out.push_back(std::move(p));
   }
 }
@@ -90,7 +89,8 @@ absl::StatusOr<std::vector<double>> Logits(const Graph& graph,
   return logits;
 }
 
-void ExpectNear(const std::vector<double>& got, const std::vector<float>& want) {
+void ExpectNear(const std::vector<double>& got,
+                const std::vector<float>& want) {
   ASSERT_EQ(got.size(), want.size());
   double error = 0, size = 0;
   for (size_t i = 0; i < got.size(); ++i) {

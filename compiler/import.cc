@@ -50,9 +50,9 @@ class Importer {
     std::vector<std::string> names = {"embed", "final_norm", "head"};
     if (m_.positions == PositionKind::kLearned) names.push_back("pos_embed");
     for (int64_t i = 0; i < m_.layers; ++i) {
-      for (absl::string_view slot : {"attn_norm", "attn_q", "attn_k", "attn_v",
-                                     "attn_out", "mlp_norm", "mlp_up",
-                                     "mlp_out"}) {
+      for (absl::string_view slot :
+           {"attn_norm", "attn_q", "attn_k", "attn_v", "attn_out", "mlp_norm",
+            "mlp_up", "mlp_out"}) {
         names.push_back(absl::StrCat("layers.", i, ".", slot));
       }
       if (m_.gated) names.push_back(absl::StrCat("layers.", i, ".mlp_gate"));
@@ -92,22 +92,24 @@ class Importer {
   }
 
   void AddRopeTable() {
-    rope_freqs_ = g_.AddWeight(
-        "rope_freqs", {DType::kF32, {m_.rope.rotary_dim / 2}}, Role::kRopeFreqs);
+    rope_freqs_ =
+        g_.AddWeight("rope_freqs", {DType::kF32, {m_.rope.rotary_dim / 2}},
+                     Role::kRopeFreqs);
     rope_freqs_->source.formula = m_.rope.formula;
     rope_freqs_->source.arguments = m_.rope.arguments;
   }
 
   Value* Norm(Value* x, const std::string& weight, const std::string& result) {
     if (m_.norm == NormKind::kRms) {
-      return g_.AddNode(OpKind::kRmsNorm, {x, Get(weight)}, {F(m_.norm_eps)},
-                        result)
+      return g_
+          .AddNode(OpKind::kRmsNorm, {x, Get(weight)}, {F(m_.norm_eps)}, result)
           ->result;
     }
     const std::string bias = weight + ".bias";
-    return g_.AddNode(OpKind::kLayerNorm,
-                      {x, Get(weight), Has(bias) ? Get(bias) : Operand()},
-                      {F(m_.norm_eps)}, result)
+    return g_
+        .AddNode(OpKind::kLayerNorm,
+                 {x, Get(weight), Has(bias) ? Get(bias) : Operand()},
+                 {F(m_.norm_eps)}, result)
         ->result;
   }
 
@@ -125,10 +127,11 @@ class Importer {
   }
 
   Value* Rotate(Value* x, int64_t heads, const std::string& result) {
-    return g_.AddNode(OpKind::kRope, {x, positions_, rope_freqs_},
-                      {I(heads), I(m_.head_dim), I(m_.rope.rotary_dim),
-                       E(m_.rope.style), F(m_.rope.scale)},
-                      result)
+    return g_
+        .AddNode(OpKind::kRope, {x, positions_, rope_freqs_},
+                 {I(heads), I(m_.head_dim), I(m_.rope.rotary_dim),
+                  E(m_.rope.style), F(m_.rope.scale)},
+                 result)
         ->result;
   }
 
@@ -143,8 +146,8 @@ class Importer {
       q = Rotate(q, m_.heads, layer + "q_rot");
       k = Rotate(k, m_.kv_heads, layer + "k_rot");
     }
-    State* cache = g_.AddState(layer + "kv", StateKind::kFull, m_.kv_heads,
-                               m_.head_dim);
+    State* cache =
+        g_.AddState(layer + "kv", StateKind::kFull, m_.kv_heads, m_.head_dim);
     Value* attended =
         g_.AddNode(OpKind::kAttention, {q, k, v, positions_, slots_, blocks_},
                    {I(m_.heads), I(m_.kv_heads), I(m_.heads / m_.kv_heads),

@@ -11,8 +11,9 @@ namespace deepslice {
 // Builds the whole, unsharded and unfused program of a decoder, the one that
 // `dsplan verify` interprets:
 //
-//   param %ids, %positions, %slots : i32[T], %blocks : i32[S, B], %rows : i32[R]
-//   %embed                        rows of @embed (and, with learned positions,
+//   param %ids, %positions, %slots : i32[T], %blocks : i32[S, B], %rows :
+//   i32[R] %embed                        rows of @embed (and, with learned
+//   positions,
 //                                 %tok_embed + %pos)
 //   %layers.N.attn_normed, .q, .k, .v, .q_rot, .k_rot, .attn, .attn_out,
 //     .attn_residual, .mlp_normed, .gate, .up, .gate_act, .act, .mlp_out, .out

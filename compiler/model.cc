@@ -3,10 +3,13 @@
 
 #include <map>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/config_support.h"
 #include "compiler/model_attributes.h"
 #include "compiler/model_weights.h"
 #include "compiler/policy.h"
+#include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -43,8 +46,10 @@ const ModelWeight* ModelDescription::FindWeight(absl::string_view name) const {
   return nullptr;
 }
 
-absl::StatusOr<ModelDescription> DescribeModel(const Checkpoint& checkpoint,
-                                               const DescribeOptions& options) {
+namespace {
+
+absl::StatusOr<ModelDescription> Describe(const Checkpoint& checkpoint,
+                                          const DescribeOptions& options) {
   const json::Value& config = checkpoint.config();
   DS_RETURN_IF_ERROR(CheckConfigSupported(config));
   DS_ASSIGN_OR_RETURN(const Policy* policy, MatchPolicy(config));
@@ -55,6 +60,31 @@ absl::StatusOr<ModelDescription> DescribeModel(const Checkpoint& checkpoint,
       ResolveWeights(*policy, flags, checkpoint, options, &model));
   DS_RETURN_IF_ERROR(NoteConfig(config, model.vocab_size, &model.notes));
   model.dtype = OwnDType(checkpoint);
+  return model;
+}
+
+// "config.json: ..." with the path before it, or with the file whose metadata
+// stands for it.
+absl::Status WithPath(const Checkpoint& checkpoint,
+                      const absl::Status& status) {
+  if (checkpoint.files().empty() ||
+      !absl::StartsWith(status.message(), "config.json")) {
+    return status;
+  }
+  const std::string& file = checkpoint.files()[0].path;
+  return absl::Status(
+      status.code(),
+      checkpoint.gguf_metadata().is_null()
+          ? JoinPath(Dirname(file), status.message())
+          : absl::StrCat(file, ": metadata as ", status.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelDescription> DescribeModel(const Checkpoint& checkpoint,
+                                               const DescribeOptions& options) {
+  absl::StatusOr<ModelDescription> model = Describe(checkpoint, options);
+  if (!model.ok()) return WithPath(checkpoint, model.status());
   return model;
 }
 

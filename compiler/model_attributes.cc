@@ -64,14 +64,28 @@ class Attributes {
   const json::Value& config_;
 };
 
+// `v` must be a boolean; null when the policy says nothing.
+absl::StatusOr<ConfigFlag> FlagOf(const ConfigValue& v,
+                                  const json::Value& config) {
+  ConfigFlag flag;
+  if (v.present()) {
+    DS_ASSIGN_OR_RETURN(flag.value, ConfigBool(v));
+  }
+  flag.text = absl::StrCat(v.place,
+                           FindConfig(config, v.place).present()
+                               ? ": found "
+                               : ": absent, which means ",
+                           flag.value ? "true" : "false");
+  return flag;
+}
+
 absl::Status DescribeSizes(const Attributes& a, ModelDescription* m) {
   DS_ASSIGN_OR_RETURN(m->hidden_size,
                       a.Int("hidden_size", 1, limits::kHiddenSize));
   DS_ASSIGN_OR_RETURN(m->layers, a.Int("layers", 1, limits::kLayers));
   DS_ASSIGN_OR_RETURN(m->heads, a.Int("heads", 1, limits::kHeads));
   DS_ASSIGN_OR_RETURN(m->kv_heads, a.Int("kv_heads", 1, limits::kHeads));
-  DS_ASSIGN_OR_RETURN(m->head_dim,
-                      a.Int("head_dim", 1, limits::kHiddenSize));
+  DS_ASSIGN_OR_RETURN(m->head_dim, a.Int("head_dim", 1, limits::kHiddenSize));
   DS_ASSIGN_OR_RETURN(m->inner_size,
                       a.Int("inner_size", 1, 16 * limits::kHiddenSize));
   DS_ASSIGN_OR_RETURN(m->max_positions,
@@ -107,7 +121,6 @@ absl::Status DescribeBlock(const Attributes& a, ModelDescription* m,
   DS_ASSIGN_OR_RETURN(const std::string act_name, ConfigString(act));
   DS_ASSIGN_OR_RETURN(m->activation, ActivationOf(act_name, act.place));
   DS_ASSIGN_OR_RETURN(m->gated, a.BoolOr("gated", false));
-  DS_ASSIGN_OR_RETURN(m->tied_head, a.BoolOr("tied_head", false));
   DS_ASSIGN_OR_RETURN(const int positions,
                       a.OneOf("positions", {"rope", "learned"}));
   m->positions = positions == 0 ? PositionKind::kRope : PositionKind::kLearned;
@@ -135,9 +148,8 @@ absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
   DS_ASSIGN_OR_RETURN(values.enabled, a.Get("window_enabled"));
   DS_ASSIGN_OR_RETURN(values.first_layer, a.Get("window_first_layer"));
   DS_ASSIGN_OR_RETURN(values.layer_types, a.Get("window_layer_types"));
-  DS_ASSIGN_OR_RETURN(
-      const std::vector<int64_t> windows,
-      DescribeWindows(values, m->layers, config, &m->notes));
+  DS_ASSIGN_OR_RETURN(const std::vector<int64_t> windows,
+                      DescribeWindows(values, m->layers, config, &m->notes));
   DS_ASSIGN_OR_RETURN(
       const int scale,
       a.OneOf("attention_scale", {"inverse_sqrt_head_dim", "one"}));
@@ -182,12 +194,16 @@ absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
     DS_RETURN_IF_ERROR(DescribeRopeOf(a, config, model));
   }
   DS_RETURN_IF_ERROR(DescribeLayers(a, config, model));
+  DS_ASSIGN_OR_RETURN(const ConfigValue tied, a.Get("tied_head"));
+  DS_ASSIGN_OR_RETURN(flags->tied_head, FlagOf(tied, config));
+  model->tied_head = flags->tied_head.value;
+  DS_ASSIGN_OR_RETURN(const ConfigValue layers, a.Get("layers"));
+  flags->layers_place = layers.place;
   for (const auto& [name, expression] : policy.flags.members()) {
     DS_ASSIGN_OR_RETURN(
         const ConfigValue v,
         EvaluateExpression(expression, policy.attributes, config));
-    DS_ASSIGN_OR_RETURN(flags->values[name], ConfigBool(v));
-    flags->places[name] = v.place;
+    DS_ASSIGN_OR_RETURN(flags->biases[name], FlagOf(v, config));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,5 @@
-// A policy's attributes, evaluated over a config.json. Internal to DescribeModel.
+// A policy's attributes, evaluated over a config.json. Internal to
+// DescribeModel.
 #ifndef DEEPSLICE_COMPILER_MODEL_ATTRIBUTES_H_
 #define DEEPSLICE_COMPILER_MODEL_ATTRIBUTES_H_
 
@@ -11,10 +12,18 @@
 
 namespace deepslice {
 
+// A yes or no of the config and how an error says so: "attention_bias: found
+// true", "attention_bias or bias: absent, which means false".
+struct ConfigFlag {
+  bool value = false;
+  std::string text;
+};
+
 // What the weights need beyond the description.
 struct ModelFlags {
-  std::map<std::string, bool> values;   // the policy's flags
-  std::map<std::string, std::string> places;  // the config's keys behind them
+  std::map<std::string, ConfigFlag> biases;  // the policy's flags, by name
+  ConfigFlag tied_head;
+  std::string layers_place;     // the config's key for the number of layers
   int64_t position_offset = 0;  // rows of the position table before position 0
 };
 

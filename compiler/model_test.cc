@@ -32,7 +32,7 @@ const TensorUse* Use(const ModelDescription& m, absl::string_view tensor) {
 
 TEST(DescribeModel, ReadsSizesAndAccountsForEveryTensor) {
   TestTensors tensors = LlamaTensors();
-  tensors["model.layers.1.self_attn.rotary_emb.inv_freq"] = {{5}, ""};
+  tensors["model.layers.1.self_attn.rotary_emb.inv_freq"] = {{5}};
   DS_ASSERT_OK_AND_ASSIGN(const ModelDescription m,
                           Describe(LlamaConfig(), tensors));
   EXPECT_EQ(m.family, "llama");
@@ -66,6 +66,36 @@ TEST(DescribeModel, ReadsSizesAndAccountsForEveryTensor) {
             "\"{prefix}layers.{i}.self_attn.rotary_emb.inv_freq\"}]");
 }
 
+TEST(DescribeModel, DividesFrequenciesByATensorThatTheConfigNames) {
+  TestTensors tensors = LlamaTensors();
+  tensors["factors"] = {{5}, "", {1, 1, 1.5, 8, 8}};
+  const std::string named = "\"rope_freq_factors_tensor\": \"factors\"";
+  DS_ASSERT_OK_AND_ASSIGN(const ModelDescription m,
+                          Describe(LlamaConfig(named), tensors));
+  EXPECT_EQ(m.rope.formula, "rope_freqs_factors");
+  EXPECT_EQ(m.rope.arguments,
+            (std::vector<std::pair<std::string, double>>{{"base", 10000},
+                                                         {"rotary_dim", 10},
+                                                         {"factor_0", 1},
+                                                         {"factor_1", 1},
+                                                         {"factor_2", 1.5},
+                                                         {"factor_3", 8},
+                                                         {"factor_4", 8}}));
+  EXPECT_EQ(Use(m, "factors")->weights, std::vector<std::string>{"rope_freqs"});
+
+  DS_EXPECT_ERROR(Describe(LlamaConfig(named + R"(, "rope_scaling":
+                                      {"type": "linear", "factor": 2})"),
+                           tensors),
+                  kUnimplemented, "one scaling of rotary frequencies");
+  tensors["factors"].values[3] = 0;
+  DS_EXPECT_ERROR(Describe(LlamaConfig(named), tensors), kInvalidArgument,
+                  "tensor \"factors\": found 0; allowed: numbers above 0");
+  tensors["factors"] = {{4}};
+  DS_EXPECT_ERROR(Describe(LlamaConfig(named), tensors), kInvalidArgument,
+                  "rope_freq_factors_tensor: found \"factors\"; allowed: a "
+                  "tensor of shape [5]");
+}
+
 TEST(DescribeModel, TakesNamesWithoutThePrefix) {
   DS_ASSERT_OK_AND_ASSIGN(const ModelDescription m,
                           Describe(LlamaConfig(), LlamaTensors("")));
@@ -77,8 +107,8 @@ TEST(DescribeModel, CutsAFusedTransposedTensorInThirds) {
   DS_ASSERT_OK_AND_ASSIGN(const auto checkpoint,
                           OpenCheckpoint(GoldenCasePath("gpt2")));
   DS_ASSERT_OK_AND_ASSIGN(const ModelDescription m, DescribeModel(*checkpoint));
-  const SourcePiece k = {"transformer.h.2.attn.c_attn.weight", true,
-                         {64, 128}, {0, 64}};
+  const SourcePiece k = {
+      "transformer.h.2.attn.c_attn.weight", true, {64, 128}, {0, 64}};
   EXPECT_EQ(m.FindWeight("layers.2.attn_k")->source.pieces,
             std::vector<SourcePiece>{k});
   EXPECT_EQ(Use(m, k.tensor)->weights,
@@ -145,8 +175,8 @@ TEST(DescribeModel, ListsMissingAndLeftOverTensorsByName) {
                   "policy llama: 1 tensor is not in the checkpoint: "
                   "\"model.norm.weight\"");
   for (const char* slot : {"q", "k", "v", "o"}) {
-    tensors.erase(absl::StrCat("model.layers.0.self_attn.", slot,
-                               "_proj.weight"));
+    tensors.erase(
+        absl::StrCat("model.layers.0.self_attn.", slot, "_proj.weight"));
   }
   DS_EXPECT_ERROR(Describe(LlamaConfig(), tensors), kNotFound,
                   "5 tensors are not in the checkpoint: "
@@ -155,7 +185,7 @@ TEST(DescribeModel, ListsMissingAndLeftOverTensorsByName) {
                   "\"model.layers.0.self_attn.v_proj.weight\" and 2 more");
 
   tensors = LlamaTensors();
-  tensors["model.layers.1.self_attn.q_norm.weight"] = {{10}, ""};
+  tensors["model.layers.1.self_attn.q_norm.weight"] = {{10}};
   DS_EXPECT_ERROR(Describe(LlamaConfig(), tensors), kNotFound,
                   "policy llama: 1 tensor matches no pattern: "
                   "\"model.layers.1.self_attn.q_norm.weight\"; add a pattern");
@@ -171,21 +201,22 @@ TEST(DescribeModel, RefusesShapesThatTheConfigDoesNotGive) {
 
 TEST(DescribeModel, RefusesAnotherNumberOfLayers) {
   DS_EXPECT_ERROR(Describe(LlamaConfig(), LlamaTensors("model.", 3)),
-                  kInvalidArgument, "number of layers: found 2; allowed: 3");
+                  kInvalidArgument, "num_hidden_layers: found 2; allowed: 3");
   DS_EXPECT_ERROR(Describe(LlamaConfig(), LlamaTensors("model.", 1)),
-                  kInvalidArgument, "number of layers: found 2; allowed: 1");
+                  kInvalidArgument, "num_hidden_layers: found 2; allowed: 1");
 }
 
 TEST(DescribeModel, RefusesBiasesThatContradictTheFlag) {
   TestTensors tensors = LlamaTensors();
   DS_EXPECT_ERROR(Describe(LlamaConfig("\"attention_bias\": true"), tensors),
                   kInvalidArgument,
-                  "config.json: attention_bias: says true, but tensor "
+                  "config.json: attention_bias: found true, but tensor "
                   "\"model.layers.0.self_attn.q_proj.bias\" is not there");
-  tensors["model.layers.1.self_attn.o_proj.bias"] = {{12}, ""};
-  DS_EXPECT_ERROR(Describe(LlamaConfig(), tensors), kInvalidArgument,
-                  "says false, but tensor "
-                  "\"model.layers.1.self_attn.o_proj.bias\" is there");
+  tensors["model.layers.1.self_attn.o_proj.bias"] = {{12}};
+  DS_EXPECT_ERROR(
+      Describe(LlamaConfig(), tensors), kInvalidArgument,
+      "attention_bias or bias: absent, which means false, but tensor "
+      "\"model.layers.1.self_attn.o_proj.bias\" is there");
 }
 
 TEST(DescribeModel, TakesTheVocabularyFromTheEmbeddingWhenNotGiven) {
@@ -201,8 +232,8 @@ TEST(DescribeModel, TakesTheVocabularyFromTheEmbeddingWhenNotGiven) {
 
 TEST(DescribeModel, NamesWhatItDoesNotSupport) {
   const auto expect = [](absl::string_view more, absl::string_view part) {
-    DS_EXPECT_ERROR(Describe(LlamaConfig(more), LlamaTensors()),
-                    kUnimplemented, part);
+    DS_EXPECT_ERROR(Describe(LlamaConfig(more), LlamaTensors()), kUnimplemented,
+                    part);
   };
   expect(R"("quantization_config": {"quant_method": "gptq", "bits": 3})",
          "quantization_config: found weights quantised by \"gptq\"");
@@ -230,9 +261,8 @@ TEST(DescribeModel, NotesWhatAUserShouldKnow) {
 
 // A family with an offset position table, unlike those that are built in.
 TEST(ResolveWeights, SkipsThePositionRowsThatAnOffsetLeavesOut) {
-  DS_ASSERT_OK_AND_ASSIGN(
-      const Policy policy,
-      ParsePolicy(R"({"policy": "p", "architectures": ["P"],
+  DS_ASSERT_OK_AND_ASSIGN(const Policy policy,
+                          ParsePolicy(R"({"policy": "p", "architectures": ["P"],
           "model_types": ["p"], "prefixes": [], "unused": [],
           "attributes": {"hidden_size": 12, "layers": 1, "heads": 3,
             "kv_heads": 3, "head_dim": {"derive": "hidden_size_over_heads"},
@@ -243,16 +273,15 @@ TEST(ResolveWeights, SkipsThePositionRowsThatAnOffsetLeavesOut) {
             "tied_head": true},
           "weights": [{"name": "wte", "weight": "embed"},
                       {"name": "wpe", "weight": "pos_embed"}]})",
-                  "p.json"));
+                                      "p.json"));
   TempFolder folder;
   DS_ASSERT_OK_AND_ASSIGN(
       const auto checkpoint,
       MakeTestCheckpoint(folder, "{}",
-                         {{"wte", {{31, 12}, ""}}, {"wpe", {{18, 12}, ""}}}));
+                         {{"wte", {{31, 12}}}, {"wpe", {{18, 12}}}}));
   ModelDescription m;
   ModelFlags flags;
-  DS_ASSERT_OK(
-      DescribeAttributes(policy, checkpoint->config(), &m, &flags));
+  DS_ASSERT_OK(DescribeAttributes(policy, checkpoint->config(), &m, &flags));
   DS_ASSERT_OK(ResolveWeights(policy, flags, *checkpoint, {}, &m));
   const SourcePiece piece = {"wpe", false, {2, 18}, {0, 12}};
   EXPECT_EQ(m.FindWeight("pos_embed")->source.pieces,

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/config_value.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -49,6 +50,7 @@ class Resolver {
   absl::Status Run() {
     DS_RETURN_IF_ERROR(CheckLayerCount());
     DS_RETURN_IF_ERROR(ReadVocabSize());
+    DS_RETURN_IF_ERROR(ReadRopeFactors());
     for (const WeightPattern& pattern : policy_.weights) {
       DS_RETURN_IF_ERROR(pattern.is_head() ? ResolveHead(pattern)
                                            : ResolvePattern(pattern));
@@ -56,8 +58,8 @@ class Resolver {
     if (!missing_.empty()) {
       return absl::NotFoundError(absl::StrCat(
           "policy ", policy_.name, ": ", Count(missing_.size()),
-          missing_.size() == 1 ? " is" : " are", " not in the checkpoint: ",
-          FirstFew(missing_),
+          missing_.size() == 1 ? " is" : " are",
+          " not in the checkpoint: ", FirstFew(missing_),
           "; allowed: all that config.json asks for; copy the missing shards, "
           "or correct config.json"));
     }
@@ -101,7 +103,7 @@ class Resolver {
     }
     if (last < 0 || last + 1 == model_.layers) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        "config.json: number of layers: found ", model_.layers,
+        "config.json: ", flags_.layers_place, ": found ", model_.layers,
         "; allowed: ", last + 1, ", as the tensors go up to \"", example->name,
         "\" in ", FileOf(*example),
         "; take the config.json that belongs to the weights, or copy the "
@@ -112,14 +114,48 @@ class Resolver {
     if (model_.vocab_size > 0) return absl::OkStatus();
     for (const WeightPattern& p : policy_.weights) {
       if (p.slots[0]->name != "embed") continue;
-      const TensorInfo* t = checkpoint_.Find(
-          NamePattern(p.name, prefix_).Name());
+      const TensorInfo* t =
+          checkpoint_.Find(NamePattern(p.name, prefix_).Name());
       if (t == nullptr || t->shape.size() != 2) continue;
       model_.vocab_size = t->shape[0];
-      model_.notes.push_back(absl::StrCat("config.json: no vocab_size; the "
-                                          "embedding has ",
-                                          model_.vocab_size, " rows"));
+      model_.notes.push_back(
+          absl::StrCat("config.json: no vocab_size; the "
+                       "embedding has ",
+                       model_.vocab_size, " rows"));
     }
+    return absl::OkStatus();
+  }
+
+  // GGUF keeps scaled rotary frequencies as a tensor of divisors.
+  absl::Status ReadRopeFactors() {
+    const ConfigValue name =
+        FindConfig(checkpoint_.config(), "rope_freq_factors_tensor");
+    if (!name.present() || model_.positions != PositionKind::kRope) {
+      return absl::OkStatus();
+    }
+    DS_ASSIGN_OR_RETURN(const std::string tensor, ConfigString(name));
+    if (model_.rope.formula != "rope_freqs") {
+      return ConfigUnsupported(name, "one scaling of rotary frequencies");
+    }
+    const TensorInfo* t = checkpoint_.Find(tensor);
+    const int64_t pairs = model_.rope.rotary_dim / 2;
+    if (t == nullptr || t->shape != std::vector<int64_t>{pairs}) {
+      return ConfigError(name, absl::StrCat("a tensor of shape [", pairs, "]"));
+    }
+    std::vector<float> factors(pairs);
+    DS_RETURN_IF_ERROR(
+        checkpoint_.ReadRows(*t, 0, pairs, absl::MakeSpan(factors)));
+    model_.rope.formula = "rope_freqs_factors";
+    for (int64_t i = 0; i < pairs; ++i) {
+      if (!(std::isfinite(factors[i]) && factors[i] > 0)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            FileOf(*t), ": tensor \"", tensor, "\": found ", factors[i],
+            "; allowed: numbers above 0; copy the file again"));
+      }
+      model_.rope.arguments.emplace_back(absl::StrCat("factor_", i),
+                                         factors[i]);
+    }
+    uses_[tensor] = {tensor, TensorUse::Kind::kUsed, {"rope_freqs"}, ""};
     return absl::OkStatus();
   }
 
@@ -207,18 +243,17 @@ class Resolver {
   absl::Status ResolvePattern(const WeightPattern& pattern) {
     const int64_t layers = pattern.per_layer() ? model_.layers : 1;
     const bool wanted =
-        pattern.flag.empty() || flags_.values.at(pattern.flag);
+        pattern.flag.empty() || flags_.biases.at(pattern.flag).value;
     const NamePattern names(pattern.name, prefix_);
     for (int64_t layer = 0; layer < layers; ++layer) {
       const std::string name = names.Name(layer);
       const TensorInfo* t = checkpoint_.Find(name);
       if (!pattern.flag.empty() && wanted != (t != nullptr)) {
-        const std::string& place = flags_.places.at(pattern.flag);
         return absl::InvalidArgumentError(absl::StrCat(
-            "config.json: ", place.empty() ? pattern.flag : place, ": says ",
-            wanted ? "true" : "false", ", but tensor \"", name, "\" is ",
-            wanted ? "not " : "", "there; allowed: ", wanted ? "false" : "true",
-            ", or a checkpoint ", wanted ? "with" : "without",
+            "config.json: ", flags_.biases.at(pattern.flag).text,
+            ", but tensor \"", name, "\" is ", wanted ? "not " : "",
+            "there; allowed: ", wanted ? "false" : "true", ", or a checkpoint ",
+            wanted ? "with" : "without",
             " these biases; correct whichever is wrong"));
       }
       if (!wanted) continue;
@@ -243,13 +278,14 @@ class Resolver {
     if (head == nullptr && !model_.tied_head) {
       if (!options_.assume_tied) {
         return absl::NotFoundError(absl::StrCat(
-            "config.json: tie_word_embeddings: says false, but tensor \"", name,
+            "config.json: ", flags_.tied_head.text, ", but tensor \"", name,
             "\" is not there; allowed: true "
             "when the head is the embedding; copy the missing shard, or give "
             "--assume-tied"));
       }
-      model_.notes.push_back("the head is absent and taken to be the embedding "
-                             "(--assume-tied)");
+      model_.notes.push_back(
+          "the head is absent and taken to be the embedding "
+          "(--assume-tied)");
       model_.tied_head = true;
     }
     if (head != nullptr && model_.tied_head) {
@@ -257,17 +293,21 @@ class Resolver {
           const bool equal,
           TensorsEqual(checkpoint_, *head, *checkpoint_.Find(embed_name)));
       if (equal) {
-        uses_[head->name] = {head->name, TensorUse::Kind::kTied,
-                             {"embed", "head"}, ""};
+        uses_[head->name] = {
+            head->name, TensorUse::Kind::kTied, {"embed", "head"}, ""};
       } else if (options_.trust_lm_head) {
-        model_.notes.push_back(absl::StrCat(
-            "tensor \"", head->name, "\" differs from the embedding and is "
-            "used (--trust-lm-head)"));
+        model_.notes.push_back(
+            absl::StrCat("tensor \"", head->name,
+                         "\" differs from the embedding and is "
+                         "used (--trust-lm-head)"));
         model_.tied_head = false;
       } else {
         return absl::InvalidArgumentError(absl::StrCat(
-            FileOf(*head), ": tensor \"", head->name, "\": found numbers that "
-            "differ from \"", embed_name, "\"; allowed: the same, as "
+            FileOf(*head), ": tensor \"", head->name,
+            "\": found numbers that "
+            "differ from \"",
+            embed_name,
+            "\"; allowed: the same, as "
             "tie_word_embeddings is true; set it to false, or give "
             "--trust-lm-head"));
       }
@@ -303,11 +343,13 @@ class Resolver {
       }
     }
     if (left.empty()) return absl::OkStatus();
-    return absl::NotFoundError(absl::StrCat(
-        "policy ", policy_.name, ": ", Count(left.size()),
-        left.size() == 1 ? " matches" : " match", " no pattern: ",
-        FirstFew(left), "; add a pattern or list it under \"unused\" in "
-        "policies/", policy_.name, ".json"));
+    return absl::NotFoundError(
+        absl::StrCat("policy ", policy_.name, ": ", Count(left.size()),
+                     left.size() == 1 ? " matches" : " match",
+                     " no pattern: ", FirstFew(left),
+                     "; add a pattern or list it under \"unused\" in "
+                     "policies/",
+                     policy_.name, ".json"));
   }
 
   const Policy& policy_;
@@ -326,18 +368,15 @@ absl::StatusOr<bool> TensorsEqual(const Checkpoint& checkpoint,
                                   const TensorInfo& a, const TensorInfo& b) {
   if (a.shape != b.shape) return false;
   constexpr int64_t kElementsAtOnce = 1 << 18;
-  const int64_t rows_at_once =
-      std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(
-                                                 1, a.row_elements()));
+  const int64_t rows_at_once = std::max<int64_t>(
+      1, kElementsAtOnce / std::max<int64_t>(1, a.row_elements()));
   std::vector<float> x, y;
   for (int64_t begin = 0; begin < a.rows(); begin += rows_at_once) {
     const int64_t end = std::min(a.rows(), begin + rows_at_once);
     x.resize((end - begin) * a.row_elements());
     y.resize(x.size());
-    DS_RETURN_IF_ERROR(
-        checkpoint.ReadRows(a, begin, end, absl::MakeSpan(x)));
-    DS_RETURN_IF_ERROR(
-        checkpoint.ReadRows(b, begin, end, absl::MakeSpan(y)));
+    DS_RETURN_IF_ERROR(checkpoint.ReadRows(a, begin, end, absl::MakeSpan(x)));
+    DS_RETURN_IF_ERROR(checkpoint.ReadRows(b, begin, end, absl::MakeSpan(y)));
     for (size_t i = 0; i < x.size(); ++i) {
       if (x[i] != y[i] && !(std::isnan(x[i]) && std::isnan(y[i]))) return false;
     }

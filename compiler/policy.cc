@@ -48,8 +48,7 @@ absl::StatusOr<json::Value> Expressions(const json::Value& object,
   if (found == nullptr) return json::Value::Object();
   if (!found->is_object()) return Bad(key, found, "an object");
   for (const auto& [name, expression] : found->members()) {
-    DS_RETURN_IF_ERROR(
-        Annotate(CheckExpression(expression), key, ".", name));
+    DS_RETURN_IF_ERROR(Annotate(CheckExpression(expression), key, ".", name));
   }
   return *found;
 }
@@ -134,11 +133,9 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
       "policy", "architectures", "model_types", "prefixes", "attributes",
       "flags",  "require",       "weights",     "unused"};
   for (const auto& [key, value] : root.members()) {
-    if (std::find(std::begin(kKeys), std::end(kKeys), key) ==
-        std::end(kKeys)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("found key \"", key, "\"; allowed: ",
-                       absl::StrJoin(kKeys, ", ")));
+    if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "found key \"", key, "\"; allowed: ", absl::StrJoin(kKeys, ", ")));
     }
   }
   DS_ASSIGN_OR_RETURN(out.architectures, Strings(root, "architectures"));
@@ -208,8 +205,8 @@ int64_t NamePattern::Match(absl::string_view tensor) const {
       !absl::StartsWith(tensor, head_) || !absl::EndsWith(tensor, tail_)) {
     return -1;
   }
-  const absl::string_view digits = tensor.substr(
-      head_.size(), tensor.size() - head_.size() - tail_.size());
+  const absl::string_view digits =
+      tensor.substr(head_.size(), tensor.size() - head_.size() - tail_.size());
   for (char c : digits) {
     if (c < '0' || c > '9') return -1;
   }

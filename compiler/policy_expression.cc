@@ -148,9 +148,9 @@ absl::StatusOr<ConfigValue> EvaluateExpression(const json::Value& expression,
 }
 
 absl::Status CheckExpression(const json::Value& e) {
-  const absl::Status bad = absl::InvalidArgumentError(absl::StrCat(
-      "found ", FoundText(e),
-      "; allowed: a literal, key, first_of, map, when or derive"));
+  const absl::Status bad = absl::InvalidArgumentError(
+      absl::StrCat("found ", FoundText(e),
+                   "; allowed: a literal, key, first_of, map, when or derive"));
   if (e.is_array()) return bad;
   if (!e.is_object()) return absl::OkStatus();
   const size_t members = e.members().size();
@@ -158,8 +158,8 @@ absl::Status CheckExpression(const json::Value& e) {
     return members == 1 && IsKnownDerivation(*name) ? absl::OkStatus() : bad;
   }
   if (e.Find("key") != nullptr) {
-    const bool good = HasString(e, "key") &&
-                      members == (e.Find("absent") != nullptr ? 2 : 1);
+    const bool good =
+        HasString(e, "key") && members == (e.Find("absent") != nullptr ? 2 : 1);
     return good ? absl::OkStatus() : bad;
   }
   if (const json::Value* list = e.Find("first_of")) {

@@ -17,7 +17,8 @@ namespace deepslice {
 //                                              null stays null
 //   {"first_of": [E, ...]}                     the first that is not null
 //   {"map": E, "values": {"x": 1, ...}}        the value beside E's string; an
-//                                              InvalidArgument when there's none
+//                                              InvalidArgument when there's
+//                                              none
 //   {"when": {"key": K, "equals": L}, "then": E, "else": E}
 //                                              an absent or null K differs from
 //                                              every L; another kind is refused

@@ -63,9 +63,9 @@ TEST(EvaluateExpression, NamesTheKeyThatDoesNotFit) {
   DS_EXPECT_ERROR(Evaluate(R"({"derive": "hidden_size_over_heads"})",
                            R"({"h": 64, "n": 6})"),
                   kInvalidArgument, "found hidden size 64 and 6 attention");
-  DS_EXPECT_ERROR(Evaluate(R"({"derive": "hidden_size_over_heads"})",
-                           R"({"h": 64})"),
-                  kInvalidArgument, "n: absent; allowed: an integer from 1");
+  DS_EXPECT_ERROR(
+      Evaluate(R"({"derive": "hidden_size_over_heads"})", R"({"h": 64})"),
+      kInvalidArgument, "n: absent; allowed: an integer from 1");
 }
 
 TEST(CheckExpression, RefusesOtherForms) {

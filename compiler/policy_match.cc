@@ -15,7 +15,7 @@ bool Holds(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::vector<std::string> Names(std::vector<std::string> Policy::* member) {
+std::vector<std::string> Names(std::vector<std::string> Policy::*member) {
   std::vector<std::string> out;
   for (const Policy& p : AllPolicies()) {
     out.insert(out.end(), (p.*member).begin(), (p.*member).end());
@@ -23,7 +23,7 @@ std::vector<std::string> Names(std::vector<std::string> Policy::* member) {
   return out;
 }
 
-const Policy* Find(std::vector<std::string> Policy::* member,
+const Policy* Find(std::vector<std::string> Policy::*member,
                    absl::string_view name) {
   for (const Policy& p : AllPolicies()) {
     if (Holds(p.*member, name)) return &p;
@@ -32,7 +32,7 @@ const Policy* Find(std::vector<std::string> Policy::* member,
 }
 
 absl::Status Unknown(absl::string_view key, const std::string& name,
-                     std::vector<std::string> Policy::* member) {
+                     std::vector<std::string> Policy::*member) {
   const std::vector<std::string> known = Names(member);
   const std::string nearest = NearestName(name, known);
   return ConfigUnsupported(

@@ -25,10 +25,9 @@ TEST(AllPolicies, AreSortedAndNameWhatTheyMatch) {
     EXPECT_FALSE(p.model_types.empty()) << p.name;
     // The head's rule reads the embedding's.
     const auto at = [&](absl::string_view slot) {
-      return std::find_if(p.weights.begin(), p.weights.end(),
-                          [&](const WeightPattern& w) {
-                            return w.slots[0]->name == slot;
-                          });
+      return std::find_if(
+          p.weights.begin(), p.weights.end(),
+          [&](const WeightPattern& w) { return w.slots[0]->name == slot; });
     };
     ASSERT_NE(at("head"), p.weights.end()) << p.name;
     EXPECT_LT(at("embed"), at("head")) << p.name;
@@ -98,7 +97,8 @@ TEST(ParsePolicy, NamesWhatIsWrong) {
     DS_EXPECT_ERROR(
         ParsePolicy(R"({"policy": "p", "architectures": [], "model_types": [],
                         "prefixes": [], "unused": [], "attributes": {},
-                        "weights": [)" + weights + "]}",
+                        "weights": [)" +
+                        weights + "]}",
                     "p.json"),
         kInvalidArgument, part);
   };

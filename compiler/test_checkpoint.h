@@ -36,10 +36,12 @@ inline float TestValue(absl::string_view name, int64_t index) {
          static_cast<float>(1 << 24);
 }
 
-// Name to shape; each tensor is F32 of TestValues, or of those of another name.
+// Name to shape; each tensor is F32 of TestValues, or of those of another name,
+// or of numbers given.
 struct TestTensor {
   std::vector<int64_t> shape;
-  std::string values_of;  // empty: its own name
+  std::string values_of = {};  // empty: its own name
+  std::vector<float> values = {};
 };
 using TestTensors = std::map<std::string, TestTensor>;
 
@@ -60,7 +62,10 @@ inline std::string SafetensorsOf(const TestTensors& tensors) {
     offsets.Add(static_cast<int64_t>(data.size() * 4));
     const std::string& source =
         tensor.values_of.empty() ? name : tensor.values_of;
-    for (int64_t i = 0; i < n; ++i) data.push_back(TestValue(source, i));
+    for (int64_t i = 0; i < n; ++i) {
+      data.push_back(tensor.values.empty() ? TestValue(source, i)
+                                           : tensor.values[i]);
+    }
     offsets.Add(static_cast<int64_t>(data.size() * 4));
     entry.Set("data_offsets", offsets);
   }
@@ -89,21 +94,21 @@ inline std::string LlamaConfig(absl::string_view more = "") {
 inline TestTensors LlamaTensors(absl::string_view prefix = "model.",
                                 int layers = 2) {
   TestTensors t;
-  t[absl::StrCat(prefix, "embed_tokens.weight")] = {{131, 12}, ""};
+  t[absl::StrCat(prefix, "embed_tokens.weight")] = {{131, 12}};
   for (int i = 0; i < layers; ++i) {
     const std::string p = absl::StrCat(prefix, "layers.", i, ".");
-    t[p + "input_layernorm.weight"] = {{12}, ""};
-    t[p + "self_attn.q_proj.weight"] = {{60, 12}, ""};
-    t[p + "self_attn.k_proj.weight"] = {{20, 12}, ""};
-    t[p + "self_attn.v_proj.weight"] = {{20, 12}, ""};
-    t[p + "self_attn.o_proj.weight"] = {{12, 60}, ""};
-    t[p + "post_attention_layernorm.weight"] = {{12}, ""};
-    t[p + "mlp.gate_proj.weight"] = {{20, 12}, ""};
-    t[p + "mlp.up_proj.weight"] = {{20, 12}, ""};
-    t[p + "mlp.down_proj.weight"] = {{12, 20}, ""};
+    t[p + "input_layernorm.weight"] = {{12}};
+    t[p + "self_attn.q_proj.weight"] = {{60, 12}};
+    t[p + "self_attn.k_proj.weight"] = {{20, 12}};
+    t[p + "self_attn.v_proj.weight"] = {{20, 12}};
+    t[p + "self_attn.o_proj.weight"] = {{12, 60}};
+    t[p + "post_attention_layernorm.weight"] = {{12}};
+    t[p + "mlp.gate_proj.weight"] = {{20, 12}};
+    t[p + "mlp.up_proj.weight"] = {{20, 12}};
+    t[p + "mlp.down_proj.weight"] = {{12, 20}};
   }
-  t[absl::StrCat(prefix, "norm.weight")] = {{12}, ""};
-  t["lm_head.weight"] = {{131, 12}, ""};
+  t[absl::StrCat(prefix, "norm.weight")] = {{12}};
+  t["lm_head.weight"] = {{131, 12}};
   return t;
 }
 

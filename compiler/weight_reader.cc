@@ -16,9 +16,9 @@ constexpr int64_t kElementsAtOnce = 1 << 18;
 // Rows and columns of a stored tensor of one or two dims.
 absl::Status StoredSize(const TensorInfo& t, int64_t* rows, int64_t* cols) {
   if (t.shape.empty() || t.shape.size() > 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor \"", t.name, "\": found ", t.shape.size(),
-                     " dims; allowed: 1 or 2"));
+    return absl::InvalidArgumentError(absl::StrCat("tensor \"", t.name,
+                                                   "\": found ", t.shape.size(),
+                                                   " dims; allowed: 1 or 2"));
   }
   *rows = t.shape[0];
   *cols = t.shape.size() == 2 ? t.shape[1] : 1;
@@ -29,8 +29,8 @@ absl::Status CheckPiece(const Checkpoint& checkpoint, const SourcePiece& piece,
                         int64_t* full_cols) {
   const TensorInfo* t = checkpoint.Find(piece.tensor);
   if (t == nullptr) {
-    return absl::NotFoundError(absl::StrCat("tensor \"", piece.tensor,
-                                            "\" is not in the checkpoint"));
+    return absl::NotFoundError(
+        absl::StrCat("tensor \"", piece.tensor, "\" is not in the checkpoint"));
   }
   int64_t rows = 0, cols = 0;
   DS_RETURN_IF_ERROR(StoredSize(*t, &rows, &cols));
@@ -44,10 +44,9 @@ absl::Status CheckPiece(const Checkpoint& checkpoint, const SourcePiece& piece,
         "; allowed: up to ", rows, " and ", cols));
   }
   if (*full_cols != 0 && *full_cols != cols) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor \"", piece.tensor, "\": found ", cols,
-                     " columns; allowed: ", *full_cols,
-                     ", as the other pieces have"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor \"", piece.tensor, "\": found ", cols,
+        " columns; allowed: ", *full_cols, ", as the other pieces have"));
   }
   *full_cols = cols;
   return absl::OkStatus();
@@ -87,8 +86,8 @@ WeightReader::WeightReader(const Checkpoint& checkpoint, const Weight& weight)
     }
   }
   if (!source.pieces.empty() && rows != rows_) {
-    status_.Update(absl::InvalidArgumentError(absl::StrCat(
-        "the pieces have ", rows, " rows; allowed: ", rows_)));
+    status_.Update(absl::InvalidArgumentError(
+        absl::StrCat("the pieces have ", rows, " rows; allowed: ", rows_)));
   }
   status_ = Annotate(status_, "weight @", weight.name);
 }
@@ -190,8 +189,8 @@ absl::Status WeightReader::ReadTransposed(const SourcePiece& piece,
                                           int64_t begin, int64_t end,
                                           Range cols, int64_t stride,
                                           absl::Span<float> out) {
-  const int64_t inputs = tensor.rows();           // columns after turning
-  const int64_t stored = tensor.row_elements();   // rows after turning
+  const int64_t inputs = tensor.rows();          // columns after turning
+  const int64_t stored = tensor.row_elements();  // rows after turning
   std::vector<float>& turned = transposed_[&piece];
   if (turned.empty() && piece.rows.size() > 0) {
     std::vector<float> whole(piece.rows.size() * inputs);
@@ -200,8 +199,8 @@ absl::Status WeightReader::ReadTransposed(const SourcePiece& piece,
     for (int64_t in = 0; in < inputs; in += at_once) {
       const int64_t n = std::min(at_once, inputs - in);
       buffer_.resize(n * stored);
-      DS_RETURN_IF_ERROR(checkpoint_.ReadRows(tensor, in, in + n,
-                                              absl::MakeSpan(buffer_)));
+      DS_RETURN_IF_ERROR(
+          checkpoint_.ReadRows(tensor, in, in + n, absl::MakeSpan(buffer_)));
       for (int64_t o = 0; o < piece.rows.size(); ++o) {
         for (int64_t i = 0; i < n; ++i) {
           whole[o * inputs + in + i] =

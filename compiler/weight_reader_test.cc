@@ -13,11 +13,9 @@ class WeightReaderTest : public testing::Test {
   void SetUp() override {
     DS_ASSERT_OK_AND_ASSIGN(
         checkpoint_,
-        MakeTestCheckpoint(folder_, LlamaConfig(),
-                           {{"a", {{6, 5}, ""}},
-                            {"b", {{6, 5}, ""}},
-                            {"t", {{5, 9}, ""}},
-                            {"v", {{7}, ""}}}));
+        MakeTestCheckpoint(
+            folder_, LlamaConfig(),
+            {{"a", {{6, 5}}}, {"b", {{6, 5}}}, {"t", {{5, 9}}}, {"v", {{7}}}}));
   }
 
   static Weight MakeWeight(std::vector<int64_t> shape,
@@ -65,8 +63,8 @@ TEST_F(WeightReaderTest, GivesWholeRowsOfACut) {
   WeightReader reader(*checkpoint_, w);
   std::vector<float> got(5);
   DS_ASSERT_OK(reader.ReadFullRows(1, 2, absl::MakeSpan(got)));
-  EXPECT_EQ(got, (std::vector<float>{A(4, 0), A(4, 1), A(4, 2), A(4, 3),
-                                     A(4, 4)}));
+  EXPECT_EQ(got,
+            (std::vector<float>{A(4, 0), A(4, 1), A(4, 2), A(4, 3), A(4, 4)}));
 }
 
 TEST_F(WeightReaderTest, InterleavesRowByRow) {
@@ -92,12 +90,11 @@ TEST_F(WeightReaderTest, TurnsATensorThatIsPublishedTransposed) {
       {4, 3}, {{"t", true, {1, 4}, {2, 5}}, {"t", true, {8, 9}, {2, 5}}});
   WeightReader reader(*checkpoint_, w);
   EXPECT_EQ(reader.full_cols(), 5);
-  Expect(reader, 2, 4,
-         {T(3, 2), T(3, 3), T(3, 4), T(8, 2), T(8, 3), T(8, 4)});
+  Expect(reader, 2, 4, {T(3, 2), T(3, 3), T(3, 4), T(8, 2), T(8, 3), T(8, 4)});
   std::vector<float> got(5);
   DS_ASSERT_OK(reader.ReadFullRows(0, 1, absl::MakeSpan(got)));
-  EXPECT_EQ(got, (std::vector<float>{T(1, 0), T(1, 1), T(1, 2), T(1, 3),
-                                     T(1, 4)}));
+  EXPECT_EQ(got,
+            (std::vector<float>{T(1, 0), T(1, 1), T(1, 2), T(1, 3), T(1, 4)}));
 }
 
 TEST_F(WeightReaderTest, ReadsVectorsAndFormulas) {
@@ -119,19 +116,20 @@ TEST_F(WeightReaderTest, RefusesWhatDoesNotFit) {
     return WeightReader(*checkpoint_, w)
         .ReadRows(begin, end, absl::MakeSpan(out));
   };
-  DS_EXPECT_ERROR(read(MakeWeight({1, 5}, {{"c", false, {0, 1}, {0, 5}}}), 0,
-                       1),
-                  kNotFound, "weight @w: tensor \"c\" is not in");
-  DS_EXPECT_ERROR(read(MakeWeight({1, 5}, {{"a", false, {6, 7}, {0, 5}}}), 0,
-                       1),
-                  kInvalidArgument, "found rows 6:7 and columns 0:5; allowed: "
-                                    "up to 6 and 5");
-  DS_EXPECT_ERROR(read(MakeWeight({2, 5}, {{"a", false, {0, 1}, {0, 5}}}), 0,
-                       1),
-                  kInvalidArgument, "the pieces have 1 rows; allowed: 2");
-  DS_EXPECT_ERROR(read(MakeWeight({6, 5}, {{"a", false, {0, 6}, {0, 5}}}), 5,
-                       7),
-                  kInvalidArgument, "found rows 5:7 into 5 values");
+  DS_EXPECT_ERROR(
+      read(MakeWeight({1, 5}, {{"c", false, {0, 1}, {0, 5}}}), 0, 1), kNotFound,
+      "weight @w: tensor \"c\" is not in");
+  DS_EXPECT_ERROR(
+      read(MakeWeight({1, 5}, {{"a", false, {6, 7}, {0, 5}}}), 0, 1),
+      kInvalidArgument,
+      "found rows 6:7 and columns 0:5; allowed: "
+      "up to 6 and 5");
+  DS_EXPECT_ERROR(
+      read(MakeWeight({2, 5}, {{"a", false, {0, 1}, {0, 5}}}), 0, 1),
+      kInvalidArgument, "the pieces have 1 rows; allowed: 2");
+  DS_EXPECT_ERROR(
+      read(MakeWeight({6, 5}, {{"a", false, {0, 6}, {0, 5}}}), 5, 7),
+      kInvalidArgument, "found rows 5:7 into 5 values");
   DS_EXPECT_ERROR(read(MakeWeight({3}, {}), 0, 1), kInvalidArgument,
                   "found formula \"\"");
 }

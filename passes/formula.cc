@@ -36,18 +36,30 @@ double PlainExp(double x) {
 constexpr absl::string_view kDefaultArguments[] = {"base", "rotary_dim"};
 constexpr absl::string_view kLinearArguments[] = {"base", "rotary_dim",
                                                   "factor"};
-constexpr absl::string_view kLlama3Arguments[] = {
-    "base",            "rotary_dim",       "factor",
-    "low_freq_factor", "high_freq_factor", "original_positions"};
+constexpr absl::string_view kLlama3Arguments[] = {"base",
+                                                  "rotary_dim",
+                                                  "factor",
+                                                  "low_freq_factor",
+                                                  "high_freq_factor",
+                                                  "original_positions"};
 constexpr absl::string_view kYarnArguments[] = {
     "base",      "rotary_dim",         "factor",  "beta_fast",
     "beta_slow", "original_positions", "truncate"};
 
 class Arguments {
  public:
+  // `names`, and factor_0, factor_1, ... for each pair when `factors`.
   Arguments(const WeightSource& source,
-            absl::Span<const absl::string_view> names)
-      : source_(source), names_(names) {}
+            absl::Span<const absl::string_view> names, bool factors)
+      : source_(source), names_(names.begin(), names.end()) {
+    const double* dim = Find("rotary_dim");
+    if (!factors || dim == nullptr || !(*dim <= limits::kHiddenSize)) return;
+    for (int64_t i = 0; i < static_cast<int64_t>(*dim) / 2; ++i) {
+      names_.push_back(absl::StrCat("factor_", i));
+      // Enough to see that arguments are missing.
+      if (names_.size() > source.arguments.size()) break;
+    }
+  }
 
   // Each of the names once and no other, every one finite, base and rotary_dim
   // in range, the rest positive (truncate: 0 or 1).
@@ -63,22 +75,22 @@ class Arguments {
         }
       }
     }
-    for (absl::string_view name : names_) {
+    for (const std::string& name : names_) {
       const double* value = Find(name);
       if (value == nullptr) return Bad(name, "missing");
       const bool zero_allowed = name == "truncate";
-      if (!std::isfinite(*value) || *value < 0 ||
+      if (!std::isfinite(static_cast<float>(*value)) || *value < 0 ||
           (*value == 0 && !zero_allowed)) {
-        return Bad(name, absl::StrCat("found ", *value,
-                                      "; allowed: a number above 0"));
+        return Bad(name, absl::StrCat("found ", *value, "; allowed: a number ",
+                                      "above 0 that float32 holds"));
       }
     }
     const double dim = Get("rotary_dim");
     if (dim > limits::kHiddenSize || dim != std::floor(dim) ||
         static_cast<int64_t>(dim) % 2 != 0) {
-      return Bad("rotary_dim", absl::StrCat("found ", dim,
-                                            "; allowed: an even number up to ",
-                                            limits::kHiddenSize));
+      return Bad("rotary_dim",
+                 absl::StrCat("found ", dim, "; allowed: an even number up to ",
+                              limits::kHiddenSize));
     }
     return absl::OkStatus();
   }
@@ -88,13 +100,14 @@ class Arguments {
   float F32(absl::string_view name) const {
     return static_cast<float>(Get(name));
   }
-  int64_t rotary_dim() const {
-    return static_cast<int64_t>(Get("rotary_dim"));
-  }
+  int64_t rotary_dim() const { return static_cast<int64_t>(Get("rotary_dim")); }
   absl::Status Bad(absl::string_view name, absl::string_view what) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source_.formula, ": ", name, ": ", what,
-                     "; the arguments are ", absl::StrJoin(names_, ", ")));
+    constexpr size_t kShown = 8;
+    const size_t shown = std::min(names_.size(), kShown);
+    return absl::InvalidArgumentError(absl::StrCat(
+        source_.formula, ": ", name, ": ", what, "; the arguments are ",
+        absl::StrJoin(names_.begin(), names_.begin() + shown, ", "),
+        shown < names_.size() ? ", ..." : ""));
   }
 
  private:
@@ -106,7 +119,7 @@ class Arguments {
   }
 
   const WeightSource& source_;
-  absl::Span<const absl::string_view> names_;
+  std::vector<std::string> names_;
 };
 
 // ---- formulas --------------------------------------------------------------
@@ -135,14 +148,23 @@ absl::StatusOr<std::vector<float>> Linear(const Arguments& a) {
   return freqs;
 }
 
+absl::StatusOr<std::vector<float>> Factors(const Arguments& a) {
+  std::vector<float> freqs = Powers(a);
+  for (size_t i = 0; i < freqs.size(); ++i) {
+    freqs[i] = (1.0f / freqs[i]) / a.F32(absl::StrCat("factor_", i));
+  }
+  return freqs;
+}
+
 absl::StatusOr<std::vector<float>> Llama3(const Arguments& a) {
   const double low = a.Get("low_freq_factor");
   const double high = a.Get("high_freq_factor");
   const double context = a.Get("original_positions");
   if (high <= low) {
-    return a.Bad("high_freq_factor",
-                 absl::StrCat("found ", high, "; allowed: above "
-                              "low_freq_factor, ", low));
+    return a.Bad("high_freq_factor", absl::StrCat("found ", high,
+                                                  "; allowed: above "
+                                                  "low_freq_factor, ",
+                                                  low));
   }
   const float factor = a.F32("factor");
   const float longest = static_cast<float>(context / low);
@@ -155,8 +177,8 @@ absl::StatusOr<std::vector<float>> Llama3(const Arguments& a) {
       f = f / factor;
     } else if (!(wavelength < shortest)) {
       const float turns = (1.0f / wavelength) * static_cast<float>(context);
-      const float smooth = (turns - static_cast<float>(low)) /
-                           static_cast<float>(high - low);
+      const float smooth =
+          (turns - static_cast<float>(low)) / static_cast<float>(high - low);
       f = (1.0f - smooth) * f / factor + smooth * f;
     }
   }
@@ -187,10 +209,9 @@ absl::StatusOr<std::vector<float>> Yarn(const Arguments& a) {
   const float factor = a.F32("factor");
   std::vector<float> freqs = Powers(a);
   for (size_t i = 0; i < freqs.size(); ++i) {
-    const float ramp =
-        std::min(1.0f, std::max(0.0f, (static_cast<float>(i) -
-                                       static_cast<float>(low)) /
-                                          static_cast<float>(high - low)));
+    const float ramp = std::min(
+        1.0f, std::max(0.0f, (static_cast<float>(i) - static_cast<float>(low)) /
+                                 static_cast<float>(high - low)));
     const float keep = 1.0f - ramp;
     const float kept = 1.0f / freqs[i];
     const float divided = 1.0f / (factor * freqs[i]);
@@ -203,9 +224,11 @@ struct Formula {
   absl::string_view name;
   absl::Span<const absl::string_view> arguments;
   absl::StatusOr<std::vector<float>> (*evaluate)(const Arguments&);
+  bool factors = false;
 };
 constexpr Formula kFormulas[] = {
     {"rope_freqs", kDefaultArguments, Default},
+    {"rope_freqs_factors", kDefaultArguments, Factors, /*factors=*/true},
     {"rope_freqs_linear", kLinearArguments, Linear},
     {"rope_freqs_llama3", kLlama3Arguments, Llama3},
     {"rope_freqs_yarn", kYarnArguments, Yarn},
@@ -232,14 +255,14 @@ absl::StatusOr<std::vector<float>> EvaluateFormula(const WeightSource& source) {
   for (const Formula& formula : kFormulas) {
     names.push_back(formula.name);
     if (formula.name != source.formula) continue;
-    const Arguments arguments(source, formula.arguments);
+    const Arguments arguments(source, formula.arguments, formula.factors);
     DS_RETURN_IF_ERROR(arguments.Check());
     return formula.evaluate(arguments);
   }
   const std::string nearest = NearestName(source.formula, names);
   return absl::InvalidArgumentError(absl::StrCat(
-      "found formula \"", source.formula, "\"; allowed: ",
-      absl::StrJoin(names, ", "),
+      "found formula \"", source.formula,
+      "\"; allowed: ", absl::StrJoin(names, ", "),
       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
 }
 

@@ -14,8 +14,10 @@ namespace deepslice {
 //
 //   rope_freqs(base, rotary_dim)
 //       base^(-2i / rotary_dim), i < rotary_dim / 2
+//   rope_freqs_factors(base, rotary_dim, factor_0, factor_1, ...)
+//       the same, each over a factor of its own
 //   rope_freqs_linear(base, rotary_dim, factor)
-//       the same over factor
+//       the plain ones over factor
 //   rope_freqs_llama3(base, rotary_dim, factor, low_freq_factor,
 //                     high_freq_factor, original_positions)
 //       long wavelengths over factor, short ones kept, a ramp between

@@ -69,14 +69,38 @@ const Published kPublished[] = {
       {"low_freq_factor", 1},
       {"high_freq_factor", 4},
       {"original_positions", 8192}},
-     {1.0f,           0.663601279f,    0.440366626f,    0.292227834f,
-      0.193922758f,   0.128687382f,    0.0853971019f,   0.0566696189f,
-      0.0376060307f,  0.0249554086f,   0.0165604409f,   0.0109895291f,
-      0.00729266508f, 0.00483942125f,  0.00321144611f,  0.00129054801f,
-      0.000429556705f, 9.70828623e-05f, 1.94616387e-05f, 1.29147675e-05f,
-      8.57025589e-06f, 5.68723226e-06f, 3.77405445e-06f, 2.50446715e-06f,
-      1.66196742e-06f, 1.10288363e-06f, 7.31874934e-07f, 4.85673127e-07f,
-      3.22293289e-07f, 2.1387423e-07f,  1.41927202e-07f, 9.41830649e-08f}},
+     {1.0f,
+      0.663601279f,
+      0.440366626f,
+      0.292227834f,
+      0.193922758f,
+      0.128687382f,
+      0.0853971019f,
+      0.0566696189f,
+      0.0376060307f,
+      0.0249554086f,
+      0.0165604409f,
+      0.0109895291f,
+      0.00729266508f,
+      0.00483942125f,
+      0.00321144611f,
+      0.00129054801f,
+      0.000429556705f,
+      9.70828623e-05f,
+      1.94616387e-05f,
+      1.29147675e-05f,
+      8.57025589e-06f,
+      5.68723226e-06f,
+      3.77405445e-06f,
+      2.50446715e-06f,
+      1.66196742e-06f,
+      1.10288363e-06f,
+      7.31874934e-07f,
+      4.85673127e-07f,
+      3.22293289e-07f,
+      2.1387423e-07f,
+      1.41927202e-07f,
+      9.41830649e-08f}},
     {"yarn",
      "rope_freqs_yarn",
      {{"base", 10000},
@@ -117,9 +141,8 @@ const Published kPublished[] = {
 TEST(EvaluateFormula, AgreesWithThePublishedImplementation) {
   for (const Published& p : kPublished) {
     SCOPED_TRACE(p.what);
-    DS_ASSERT_OK_AND_ASSIGN(
-        const std::vector<float> got,
-        EvaluateFormula(Source(p.formula, p.arguments)));
+    DS_ASSERT_OK_AND_ASSIGN(const std::vector<float> got,
+                            EvaluateFormula(Source(p.formula, p.arguments)));
     ASSERT_EQ(got.size(), p.values.size());
     const bool blended = got.size() > 5 && p.arguments.size() > 2;
     for (size_t i = 0; i < got.size(); ++i) {
@@ -131,10 +154,31 @@ TEST(EvaluateFormula, AgreesWithThePublishedImplementation) {
   }
 }
 
+TEST(EvaluateFormula, DividesEachPairByItsFactor) {
+  DS_ASSERT_OK_AND_ASSIGN(
+      const std::vector<float> got,
+      EvaluateFormula(Source("rope_freqs_factors", {{"base", 10000},
+                                                    {"rotary_dim", 6},
+                                                    {"factor_0", 1},
+                                                    {"factor_1", 2},
+                                                    {"factor_2", 8}})));
+  DS_ASSERT_OK_AND_ASSIGN(
+      const std::vector<float> plain,
+      EvaluateFormula(
+          Source("rope_freqs", {{"base", 10000}, {"rotary_dim", 6}})));
+  EXPECT_EQ(got, (std::vector<float>{plain[0], plain[1] / 2, plain[2] / 8}));
+  DS_EXPECT_ERROR(
+      EvaluateFormula(Source("rope_freqs_factors", {{"base", 10000},
+                                                    {"rotary_dim", 6},
+                                                    {"factor_0", 1},
+                                                    {"factor_2", 8}})),
+      kInvalidArgument, "factor_1: missing");
+}
+
 TEST(EvaluateFormula, NamesTheNearestFormula) {
   DS_EXPECT_ERROR(
       EvaluateFormula(Source("rope_freq", {})), kInvalidArgument,
-      "found formula \"rope_freq\"; allowed: rope_freqs, rope_freqs_linear");
+      "found formula \"rope_freq\"; allowed: rope_freqs, rope_freqs_factors, ");
   DS_EXPECT_ERROR(EvaluateFormula(Source("rope_freqs_yam", {})),
                   kInvalidArgument, "did you mean rope_freqs_yarn?");
 }
@@ -154,14 +198,16 @@ TEST(EvaluateFormula, RefusesArgumentsThatDoNotFit) {
   expect({{"base", 10000}, {"rotary_dim", 1e9}}, "an even number");
   expect({{"base", 0}, {"rotary_dim", 10}}, "base: found 0");
   expect({{"base", NAN}, {"rotary_dim", 10}}, "base: found nan");
-  DS_EXPECT_ERROR(
-      EvaluateFormula(Source("rope_freqs_llama3", {{"base", 10000},
-                                                   {"rotary_dim", 10},
-                                                   {"factor", 8},
-                                                   {"low_freq_factor", 4},
-                                                   {"high_freq_factor", 4},
-                                                   {"original_positions", 32}})),
-      kInvalidArgument, "high_freq_factor: found 4; allowed: above");
+  expect({{"base", 1e300}, {"rotary_dim", 10}}, "that float32 holds");
+  DS_EXPECT_ERROR(EvaluateFormula(Source("rope_freqs_llama3",
+                                         {{"base", 10000},
+                                          {"rotary_dim", 10},
+                                          {"factor", 8},
+                                          {"low_freq_factor", 4},
+                                          {"high_freq_factor", 4},
+                                          {"original_positions", 32}})),
+                  kInvalidArgument,
+                  "high_freq_factor: found 4; allowed: above");
 }
 
 TEST(PlainLog, IsWithinFourUnitsOfTheLibrary) {

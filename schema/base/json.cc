@@ -26,11 +26,18 @@ std::string Place(absl::string_view text, size_t offset) {
   return absl::StrCat("line ", line, ", column ", column);
 }
 
+// Numbers that stand for those that JSON lacks while a relaxed text is parsed:
+// as long as their names, and with the E that Relax leaves nowhere else.
+constexpr char kNanMark[] = "0E0";
+constexpr char kInfinityMark[] = "0E000000";
+constexpr char kMinusInfinityMark[] = "-0E000000";
+
 // Builds a Value from nlohmann's events; it reports no positions of its own
 // for semantic errors, so those name the key instead.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Builder(absl::string_view text) : text_(text) {}
+  Builder(absl::string_view text, bool relaxed)
+      : text_(text), relaxed_(relaxed) {}
 
   bool null() override { return Put(Value()); }
   bool boolean(bool b) override { return Put(Value(b)); }
@@ -43,7 +50,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     }
     return Put(Value(static_cast<int64_t>(u)));
   }
-  bool number_float(number_float_t f, const string_t&) override {
+  bool number_float(number_float_t f, const string_t& text) override {
+    if (relaxed_ && text.find('E') != std::string::npos) {
+      if (text == kNanMark) return Put(Value(std::nan("")));
+      if (text == kInfinityMark) return Put(Value(HUGE_VAL));
+      if (text == kMinusInfinityMark) return Put(Value(-HUGE_VAL));
+      error = "NaN or Infinity inside another number";
+      return false;
+    }
     return Put(Value(static_cast<double>(f)));
   }
   bool string(string_t& s) override { return Put(Value(std::move(s))); }
@@ -112,14 +126,15 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   absl::string_view text_;
+  const bool relaxed_;  // numbers with an E are marks
   std::vector<Value> stack_;
   std::vector<std::set<std::string>> keys_;
   std::vector<std::string> pending_key_;
 };
 
 // Rewrites the allowed deviations to strict JSON of the same length, so that
-// positions stay: trailing commas become spaces, NaN and infinities (outside
-// strings) become out-of-band tokens handled by the caller as numbers.
+// positions stay: outside strings trailing commas become spaces, NaN and
+// infinities the marks that Builder knows.
 std::string Relax(absl::string_view text, const ParseOptions& options) {
   std::string out(text);
   bool in_string = false;
@@ -143,13 +158,14 @@ std::string Relax(absl::string_view text, const ParseOptions& options) {
       }
       if (j < out.size() && (out[j] == ']' || out[j] == '}')) out[i] = ' ';
     } else if (options.allow_nan_and_infinity) {
-      // JSON has no such numbers: null stands for NaN, the largest finite
-      // values (printed in the same width) for the infinities.
-      if (out.compare(i, 3, "NaN") == 0) {
-        out.replace(i, 3, "0.0");
+      // No number of the text is left with an E, so a mark is none of them.
+      if (c == 'E') {
+        out[i] = 'e';
+      } else if (out.compare(i, 3, "NaN") == 0) {
+        out.replace(i, 3, kNanMark);
         i += 2;
       } else if (out.compare(i, 8, "Infinity") == 0) {
-        out.replace(i, 8, "1.7e+308");
+        out.replace(i, 8, kInfinityMark);
         i += 7;
       }
     }
@@ -325,7 +341,7 @@ absl::StatusOr<Value> Parse(absl::string_view text, ParseOptions options) {
     relaxed = Relax(text, options);
     text = relaxed;
   }
-  Builder builder(text);
+  Builder builder(text, options.allow_nan_and_infinity);
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
     return absl::InvalidArgumentError(builder.error.empty() ? "not JSON"
                                                             : builder.error);

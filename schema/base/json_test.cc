@@ -42,8 +42,19 @@ TEST(Json, DeviationsOnlyWhereAllowed) {
   DS_EXPECT_ERROR(Parse("{\"a\":[1,],}"), kInvalidArgument, "line 1, column");
   EXPECT_TRUE(Parse("{\"a\":[1,],}", {.allow_trailing_commas = true}).ok());
   DS_EXPECT_ERROR(Parse("[Infinity]"), kInvalidArgument, "column 2");
-  EXPECT_TRUE(
-      Parse("[-Infinity, NaN]", {.allow_nan_and_infinity = true}).ok());
+  DS_ASSERT_OK_AND_ASSIGN(
+      const Value numbers,
+      Parse("[-Infinity, NaN, Infinity, 0E0, 2E1]",
+            {.allow_nan_and_infinity = true}));
+  EXPECT_EQ(numbers.items()[0].as_double(), -HUGE_VAL);
+  EXPECT_TRUE(std::isnan(numbers.items()[1].as_double()));
+  EXPECT_EQ(numbers.items()[2].as_double(), HUGE_VAL);
+  EXPECT_EQ(numbers.items()[3].as_double(), 0);
+  EXPECT_EQ(numbers.items()[4].as_double(), 20);
+  DS_EXPECT_ERROR(Parse("[1NaN]", {.allow_nan_and_infinity = true}),
+                  kInvalidArgument, "inside another number");
+  DS_ASSERT_OK_AND_ASSIGN(const Value strict, Parse("[0E0]"));
+  EXPECT_EQ(strict.items()[0].as_double(), 0);
   DS_ASSERT_OK_AND_ASSIGN(
       const Value v, Parse("[\"NaN,]\"]", {.allow_nan_and_infinity = true,
                                            .allow_trailing_commas = true}));

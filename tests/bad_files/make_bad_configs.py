@@ -1,0 +1,506 @@
+#!/usr/bin/env python3
+"""Writes folders whose config.json is at fault (CF), one folder a case.
+
+    make_bad_configs.py FOLDER [CASE...]
+
+Every folder is a small, sound Llama, GPT-2, Mistral or Qwen2 but for one thing;
+cases named "legal" have no fault. CASES maps a name to its writer and the flags
+that the command gets.
+"""
+import json
+import pathlib
+import struct
+import sys
+from typing import Callable, NamedTuple
+
+# 6 heads of 10 that share 2 keys, over width 12: no two sizes are alike.
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+    "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10,
+    "vocab_size": 131, "max_position_embeddings": 64, "rms_norm_eps": 1e-05,
+    "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
+    "torch_dtype": "float16", "bos_token_id": 1, "eos_token_id": 2,
+}
+MISTRAL = {**LLAMA, "architectures": ["MistralForCausalLM"],
+           "model_type": "mistral", "sliding_window": 8}
+QWEN2 = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2",
+         "sliding_window": 8, "use_sliding_window": True,
+         "max_window_layers": 1}
+GPT2 = {
+    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 12,
+    "n_head": 6, "n_layer": 2, "n_positions": 16, "n_inner": 20,
+    "vocab_size": 131, "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-05, "bos_token_id": 1, "eos_token_id": 2,
+}
+EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def llama_shapes(layers=2, heads=6, kv_heads=2, head_dim=10, hidden=12):
+    """Names to shapes of a Llama; `head_dim` is not hidden / heads."""
+    q, kv, inner = heads * head_dim, kv_heads * head_dim, 20
+    shapes = {EMBED: [131, hidden], "model.norm.weight": [hidden]}
+    for i in range(layers):
+        layer = f"model.layers.{i}."
+        shapes.update({
+            layer + "input_layernorm.weight": [hidden],
+            layer + "self_attn.q_proj.weight": [q, hidden],
+            layer + "self_attn.k_proj.weight": [kv, hidden],
+            layer + "self_attn.v_proj.weight": [kv, hidden],
+            layer + "self_attn.o_proj.weight": [hidden, q],
+            layer + "post_attention_layernorm.weight": [hidden],
+            layer + "mlp.gate_proj.weight": [inner, hidden],
+            layer + "mlp.up_proj.weight": [inner, hidden],
+            layer + "mlp.down_proj.weight": [hidden, inner],
+        })
+    return shapes
+
+
+def qkv_biases(layers=2):
+    return {f"model.layers.{i}.self_attn.{x}_proj.bias":
+            [60 if x == "q" else 20] for i in range(layers) for x in "qkv"}
+
+
+def gpt2_shapes():
+    shapes = {"wte.weight": [131, 12], "wpe.weight": [16, 12],
+              "ln_f.weight": [12], "ln_f.bias": [12]}
+    for i in range(2):
+        layer = f"h.{i}."
+        for norm in ("ln_1", "ln_2"):
+            shapes[layer + norm + ".weight"] = [12]
+            shapes[layer + norm + ".bias"] = [12]
+        for name, rows, cols in (("attn.c_attn", 12, 36),
+                                 ("attn.c_proj", 12, 12),
+                                 ("mlp.c_fc", 12, 20), ("mlp.c_proj", 20, 12)):
+            shapes[layer + name + ".weight"] = [rows, cols]
+            shapes[layer + name + ".bias"] = [cols]
+    return shapes
+
+
+def count(shape):
+    n = 1
+    for dim in shape:
+        n *= dim
+    return n
+
+
+def model_file(shapes, same=()):
+    """A safetensors file; a name in `same` holds the first one's numbers."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, shape in shapes.items():
+        n = count(shape)
+        seed = sum((same[0] if name in same else name).encode())
+        blob = struct.pack(f"<{n}e", *(((seed + 37 * i) % 101 - 50) / 64
+                                       for i in range(n)))
+        header[name] = {"dtype": "F16", "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(blob)]}
+        data += blob
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+class Case(NamedTuple):
+    write: Callable[[pathlib.Path], None]
+    flags: tuple = ()
+
+
+CASES = {}
+
+
+def raw(name, config, shapes=None, same=(), flags=()):
+    """A case whose config.json is those bytes (None: there is none)."""
+    def write(d):
+        if config is not None:
+            (d / "config.json").write_bytes(config)
+        (d / "model.safetensors").write_bytes(
+            model_file(llama_shapes() if shapes is None else shapes, same))
+    assert name not in CASES, name
+    CASES[name] = Case(write, flags)
+
+
+def case(name, base=None, drop=(), shapes=None, same=(), flags=(), **change):
+    """A case whose config is `base`, or a Llama, with keys changed or gone."""
+    config = {**(LLAMA if base is None else base), **change}
+    for key in drop:
+        del config[key]
+    raw(name, json.dumps(config, indent=2).encode(), shapes, same, flags)
+
+
+# ---- CF-01: the file -------------------------------------------------------
+
+SOUND = json.dumps(LLAMA).encode()
+raw("CF-01-legal", SOUND)
+raw("CF-01-missing", None)
+raw("CF-01-empty", b"")
+raw("CF-01-array", b"[" + SOUND + b"]")
+raw("CF-01-string", b'"llama"')
+raw("CF-01-null", b"null")
+raw("CF-01-cut", SOUND[:len(SOUND) // 2])
+raw("CF-01-byte-order-mark", b"\xef\xbb\xbf" + SOUND)
+raw("CF-01-utf16", SOUND.decode().encode("utf-16"))
+raw("CF-01-not-utf8", SOUND[:-1] + b', "name": "\xff"}')
+raw("CF-01-duplicate-key", SOUND[:-1] + b', "hidden_size": 12}')
+raw("CF-01-legal-nan-and-infinity",
+    SOUND[:-1] + b', "time_step_limit": [0.0, Infinity], "unused": NaN}')
+raw("CF-01-nan-eps", SOUND.replace(b"1e-05", b"NaN"))
+raw("CF-01-infinite-theta", SOUND.replace(b"10000.0", b"Infinity"))
+raw("CF-01-integer-1e30",
+    SOUND.replace(b'"hidden_size": 12', b'"hidden_size": 1' + b"0" * 30))
+raw("CF-01-number-out-of-range", SOUND.replace(b"10000.0", b"1e999"))
+raw("CF-01-trailing-comma", SOUND[:-1] + b",}")
+raw("CF-01-too-deep", SOUND[:-1] + b', "deep": ' + b"[" * 100 + b"]" * 100
+    + b"}")
+
+# ---- CF-02: the family -----------------------------------------------------
+
+case("CF-02-legal-no-architectures", drop=["architectures"])
+case("CF-02-legal-architectures-null", architectures=None)
+case("CF-02-legal-no-model-type", drop=["model_type"])
+case("CF-02-neither", drop=["architectures", "model_type"])
+case("CF-02-empty-list", architectures=[])
+case("CF-02-string", architectures="LlamaForCausalLM")
+case("CF-02-list-of-numbers", architectures=[3])
+case("CF-02-legal-two-of-one-family",
+     architectures=["LlamaForCausalLM", "LlamaModel"])
+case("CF-02-two-families",
+     architectures=["LlamaForCausalLM", "MistralForCausalLM"])
+case("CF-02-second-unknown",
+     architectures=["LlamaForCausalLM", "LlamaForRewards"])
+case("CF-02-unknown", architectures=["LlaamaForCausalLM"])
+case("CF-02-unlike-any", architectures=["ResNet"], model_type="resnet")
+case("CF-02-unknown-model-type", drop=["architectures"], model_type="lama")
+case("CF-02-model-type-contradicts", model_type="mistral")
+case("CF-02-model-type-number", model_type=7)
+
+# ---- CF-03: integers -------------------------------------------------------
+
+for label, value in {"0": 0, "minus-1": -1, "string": "12", "float": 12.0,
+                     "1e9": 10**9, "null": None, "bool": True,
+                     "list": [12]}.items():
+    case(f"CF-03-hidden-size-{label}", hidden_size=value)
+case("CF-03-no-hidden-size", drop=["hidden_size"])
+case("CF-03-intermediate-size-0", intermediate_size=0)
+case("CF-03-intermediate-size-wrong", intermediate_size=21)
+case("CF-03-no-intermediate-size", drop=["intermediate_size"])
+case("CF-03-heads-0", num_attention_heads=0)
+case("CF-03-heads-too-many", num_attention_heads=65537)
+case("CF-03-no-heads", drop=["num_attention_heads"])
+case("CF-03-hidden-size-wrong", hidden_size=18)
+
+# ---- CF-04: head_dim -------------------------------------------------------
+
+case("CF-04-legal-head-dim-derived", drop=["head_dim"],
+     shapes=llama_shapes(head_dim=2))
+case("CF-04-legal-head-dim-null", head_dim=None,
+     shapes=llama_shapes(head_dim=2))
+case("CF-04-legal-head-dim-explicit")
+case("CF-04-hidden-not-a-multiple", drop=["head_dim"], num_attention_heads=5)
+case("CF-04-head-dim-0", head_dim=0)
+case("CF-04-head-dim-odd", head_dim=9)
+case("CF-04-head-dim-wrong", head_dim=12)
+case("CF-04-head-dim-huge", head_dim=1 << 20, num_attention_heads=65536,
+     num_key_value_heads=65536)
+case("CF-04-gpt2-hidden-not-a-multiple", GPT2, n_head=5, shapes=gpt2_shapes())
+
+# ---- CF-05: key-value heads ------------------------------------------------
+
+case("CF-05-legal-absent", drop=["num_key_value_heads"],
+     shapes=llama_shapes(kv_heads=6))
+case("CF-05-legal-null", num_key_value_heads=None,
+     shapes=llama_shapes(kv_heads=6))
+case("CF-05-0", num_key_value_heads=0)
+case("CF-05-more-than-heads", num_key_value_heads=12)
+case("CF-05-not-a-divisor", num_key_value_heads=4)
+case("CF-05-wrong", num_key_value_heads=3)
+
+# ---- CF-06: vocab_size -----------------------------------------------------
+
+case("CF-06-legal-minus-1", vocab_size=-1)
+case("CF-06-legal-absent", drop=["vocab_size"])
+case("CF-06-not-the-rows", vocab_size=132)
+case("CF-06-0", vocab_size=0)
+case("CF-06-minus-2", vocab_size=-2)
+case("CF-06-huge", vocab_size=(1 << 24) + 1)
+
+# ---- CF-07: the head -------------------------------------------------------
+
+WITH_HEAD = {**llama_shapes(), HEAD: [131, 12]}
+case("CF-07-legal-tied-absent")
+case("CF-07-legal-tied-equal", shapes=WITH_HEAD, same=[EMBED, HEAD])
+case("CF-07-tied-different", shapes=WITH_HEAD)
+case("CF-07-legal-tied-different-trusted", shapes=WITH_HEAD,
+     flags=["--trust-lm-head"])
+case("CF-07-legal-untied-present", shapes=WITH_HEAD,
+     tie_word_embeddings=False)
+case("CF-07-untied-absent", tie_word_embeddings=False)
+case("CF-07-legal-untied-absent-assumed", tie_word_embeddings=False,
+     flags=["--assume-tied"])
+case("CF-07-default-is-untied", drop=["tie_word_embeddings"])
+case("CF-07-legal-gpt2-default-is-tied", GPT2, shapes=gpt2_shapes())
+case("CF-07-string", tie_word_embeddings="true")
+case("CF-07-head-of-another-shape",
+     shapes={**llama_shapes(), HEAD: [130, 12]})
+
+# ---- CF-08: rope scaling ---------------------------------------------------
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+          "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "factor": 4.0,
+        "original_max_position_embeddings": 16}
+LONG = {"short_factor": [1.0] * 5, "long_factor": [2.0] * 5}
+for label, value in {
+        "legal-null": None, "legal-empty": {},
+        "legal-default": {"rope_type": "default"},
+        "legal-type": {"type": "linear", "factor": 2.0},
+        "legal-rope-type": {"rope_type": "linear", "factor": 2.0},
+        "legal-both-alike": {"type": "linear", "rope_type": "linear",
+                             "factor": 2.0},
+        "both-different": {"type": "linear", "rope_type": "yarn",
+                           "factor": 2.0},
+        "legal-factor-integer": {"type": "linear", "factor": 2},
+        "factor-string": {"type": "linear", "factor": "2"},
+        "factor-below-1": {"type": "linear", "factor": 0.5},
+        "factor-0": {"type": "linear", "factor": 0},
+        "factor-absent": {"type": "linear"},
+        "dynamic": {"type": "dynamic", "factor": 2.0},
+        "legal-yarn": YARN,
+        "legal-yarn-all-keys": {**YARN, "beta_fast": 16, "beta_slow": 2,
+                                "mscale": 0.9, "mscale_all_dim": 0.7,
+                                "truncate": False},
+        "legal-yarn-attention-factor": {**YARN, "attention_factor": 1.25},
+        "yarn-attention-factor-negative": {**YARN, "attention_factor": -1.0},
+        "yarn-betas-crossed": {**YARN, "beta_fast": 1, "beta_slow": 32},
+        "yarn-mscale-string": {**YARN, "mscale": "1"},
+        "yarn-original-0": {**YARN, "original_max_position_embeddings": 0},
+        "legal-llama3": LLAMA3,
+        "llama3-no-low": {k: v for k, v in LLAMA3.items()
+                          if k != "low_freq_factor"},
+        "llama3-high-equals-low": {**LLAMA3, "high_freq_factor": 1.0},
+        "longrope": {"type": "longrope", **LONG},
+        "longrope-short": {"type": "longrope", **LONG, "long_factor": [2.0]},
+        "su": {"type": "su", **LONG},
+        "mrope": {"type": "mrope", "mrope_section": [2, 2, 1]},
+        "unknown": {"type": "lineer", "factor": 2.0},
+        "type-number": {"type": 3},
+        "string": "linear", "list": ["linear", 2.0]}.items():
+    case(f"CF-08-{label}", rope_scaling=value)
+case("CF-08-legal-rope-parameters", drop=["rope_theta"],
+     rope_parameters={**LLAMA3, "rope_theta": 500000.0})
+case("CF-08-legal-rope-parameters-alike", rope_scaling=LLAMA3,
+     rope_parameters={**LLAMA3, "rope_theta": 10000.0})
+case("CF-08-rope-parameters-differ", rope_scaling=LLAMA3,
+     rope_parameters={**LLAMA3, "factor": 4.0})
+case("CF-08-rope-parameters-nested",
+     rope_parameters={"full_attention": LLAMA3})
+case("CF-08-original-differs", original_max_position_embeddings=16,
+     rope_scaling=LLAMA3)
+
+# ---- CF-09: rope theta -----------------------------------------------------
+
+case("CF-09-legal-absent", drop=["rope_theta"])
+case("CF-09-legal-integer", rope_theta=10000)
+case("CF-09-0", rope_theta=0)
+case("CF-09-negative", rope_theta=-10000.0)
+case("CF-09-string", rope_theta="10000")
+case("CF-09-two-that-differ", rope_parameters={"rope_theta": 500000.0})
+case("CF-09-legal-partial", partial_rotary_factor=0.4)
+case("CF-09-partial-odd", partial_rotary_factor=0.5)
+case("CF-09-partial-0", partial_rotary_factor=0.0)
+case("CF-09-partial-above-1", partial_rotary_factor=1.5)
+
+# ---- CF-10: the activation -------------------------------------------------
+
+for act in ("gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "silu",
+            "swish", "relu"):
+    case(f"CF-10-legal-{act}", hidden_act=act)
+case("CF-10-legal-absent", drop=["hidden_act"])
+case("CF-10-relu2", hidden_act="relu2")
+case("CF-10-unknown", hidden_act="sillu")
+case("CF-10-number", hidden_act=1)
+
+# ---- CF-11: the norm -------------------------------------------------------
+
+case("CF-11-legal-absent", drop=["rms_norm_eps"])
+case("CF-11-legal-0", rms_norm_eps=0)
+case("CF-11-negative", rms_norm_eps=-1e-5)
+case("CF-11-string", rms_norm_eps="1e-5")
+
+# ---- CF-12: windows --------------------------------------------------------
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+QWEN2_SHAPES = {**llama_shapes(), **qkv_biases()}
+
+
+def qwen2(name, **change):
+    case(f"CF-12-{name}", QWEN2, shapes=QWEN2_SHAPES, **change)
+
+
+case("CF-12-legal-mistral", MISTRAL)
+case("CF-12-legal-mistral-null", MISTRAL, sliding_window=None)
+case("CF-12-mistral-0", MISTRAL, sliding_window=0)
+case("CF-12-mistral-string", MISTRAL, sliding_window="8")
+case("CF-12-mistral-layer-types-mixed", MISTRAL, layer_types=[SLIDING, FULL])
+case("CF-12-legal-llama-ignores-it", sliding_window=8)
+case("CF-12-llama-layer-types-slide", layer_types=[SLIDING, FULL])
+qwen2("legal-qwen2")
+qwen2("legal-qwen2-off", use_sliding_window=False)
+qwen2("legal-qwen2-null", sliding_window=None)
+qwen2("legal-qwen2-layer-types", layer_types=[FULL, SLIDING])
+qwen2("qwen2-layer-types-short", layer_types=[FULL])
+qwen2("qwen2-layer-types-off", use_sliding_window=False,
+      layer_types=[FULL, SLIDING])
+qwen2("qwen2-layer-types-unknown", layer_types=[FULL, "linear_attention"])
+qwen2("qwen2-layer-types-number", layer_types=[FULL, 3])
+qwen2("qwen2-switch-string", use_sliding_window="yes")
+qwen2("qwen2-first-layer-negative", max_window_layers=-1)
+
+# ---- CF-13: biases ---------------------------------------------------------
+
+O_BIASES = {f"model.layers.{i}.self_attn.o_proj.bias": [12] for i in range(2)}
+MLP_BIASES = {f"model.layers.{i}.mlp.{n}_proj.bias":
+              [12 if n == "down" else 20]
+              for i in range(2) for n in ("gate", "up", "down")}
+ATTENTION = {**llama_shapes(), **qkv_biases(), **O_BIASES}
+case("CF-13-legal-attention-bias", attention_bias=True, shapes=ATTENTION)
+case("CF-13-legal-bias-as-internlm-says-it", bias=True, shapes=ATTENTION)
+case("CF-13-attention-bias-not-there", attention_bias=True)
+case("CF-13-attention-bias-denied", attention_bias=False, shapes=ATTENTION)
+case("CF-13-attention-bias-not-said", shapes=ATTENTION)
+case("CF-13-attention-bias-in-half-of-them", attention_bias=True,
+     shapes=QWEN2_SHAPES)
+case("CF-13-legal-mlp-bias", mlp_bias=True,
+     shapes={**llama_shapes(), **MLP_BIASES})
+case("CF-13-mlp-bias-not-there", mlp_bias=True)
+case("CF-13-mlp-bias-denied", mlp_bias=False,
+     shapes={**llama_shapes(), **MLP_BIASES})
+case("CF-13-qwen2-qkv-bias-not-there", QWEN2)
+case("CF-13-qwen2-qkv-bias-denied", QWEN2, qkv_bias=False,
+     shapes=QWEN2_SHAPES)
+case("CF-13-qwen2-o-bias", QWEN2, shapes={**QWEN2_SHAPES, **O_BIASES})
+case("CF-13-mistral-attention-bias", MISTRAL, attention_bias=True,
+     shapes=ATTENTION)
+case("CF-13-string", attention_bias="true")
+
+# ---- CF-14: the type of the weights ----------------------------------------
+
+case("CF-14-legal-absent", drop=["torch_dtype"])
+case("CF-14-legal-bfloat16", torch_dtype="bfloat16")
+case("CF-14-legal-auto", torch_dtype="auto")
+case("CF-14-legal-prefixed", torch_dtype="torch.float16")
+case("CF-14-legal-dtype", drop=["torch_dtype"], dtype="float16")
+case("CF-14-legal-both-alike", dtype="float16")
+case("CF-14-both-different", dtype="bfloat16")
+case("CF-14-float8", torch_dtype="float8_e4m3fn")
+case("CF-14-number", torch_dtype=16)
+
+# ---- CF-15: positions ------------------------------------------------------
+
+case("CF-15-legal-absent", drop=["max_position_embeddings"])
+case("CF-15-0", max_position_embeddings=0)
+case("CF-15-huge", max_position_embeddings=(1 << 26) + 1)
+case("CF-15-gpt2-not-the-rows", GPT2, n_positions=17, shapes=gpt2_shapes())
+
+# ---- CF-16: layers ---------------------------------------------------------
+
+case("CF-16-fewer-than-the-tensors", num_hidden_layers=1)
+case("CF-16-more-than-the-tensors", num_hidden_layers=3)
+case("CF-16-0", num_hidden_layers=0)
+case("CF-16-too-many", num_hidden_layers=4097)
+case("CF-16-none-in-the-tensors",
+     shapes={EMBED: [131, 12], "model.norm.weight": [12]})
+case("CF-16-a-hole", shapes={k: v for k, v in llama_shapes(3).items()
+                             if ".1." not in k}, num_hidden_layers=3)
+
+# ---- CF-17: quantised weights ----------------------------------------------
+
+for label, value in {
+        "unknown": {"quant_method": "zip"},
+        "gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128},
+        "bits-3": {"quant_method": "gptq", "bits": 3},
+        "desc-act": {"quant_method": "gptq", "bits": 4, "desc_act": True},
+        "group-size-minus-1": {"quant_method": "awq", "bits": 4,
+                               "group_size": -1},
+        "group-size-7": {"quant_method": "awq", "bits": 4, "group_size": 7},
+        "fp8": {"quant_method": "fp8"}, "no-method": {"bits": 4},
+        "string": "gptq"}.items():
+    case(f"CF-17-{label}", quantization_config=value)
+case("CF-17-legal-null", quantization_config=None)
+
+# ---- CF-18: experts --------------------------------------------------------
+
+MIXTRAL = {**LLAMA, "architectures": ["MixtralForCausalLM"],
+           "model_type": "mixtral", "num_local_experts": 4,
+           "num_experts_per_tok": 2}
+case("CF-18-experts", MIXTRAL)
+case("CF-18-top-k-above-experts", MIXTRAL, num_experts_per_tok=8)
+case("CF-18-expert-tensors", shapes={
+    **llama_shapes(),
+    "model.layers.0.block_sparse_moe.gate.weight": [4, 12]})
+
+# ---- CF-19: special ids ----------------------------------------------------
+
+case("CF-19-legal-pad-null", pad_token_id=None)
+case("CF-19-legal-pad-minus-1", pad_token_id=-1)
+case("CF-19-legal-pad-beyond-vocab", pad_token_id=131)
+case("CF-19-legal-eos-list", eos_token_id=[2, 5])
+case("CF-19-pad-string", pad_token_id="0")
+case("CF-19-eos-list-of-strings", eos_token_id=[2, "5"])
+
+# ---- CF-20: families with a position offset --------------------------------
+
+case("CF-20-opt", architectures=["OPTForCausalLM"], model_type="opt")
+case("CF-20-roberta", architectures=["RobertaModel"], model_type="roberta")
+
+# ---- CF-21: nested models --------------------------------------------------
+
+case("CF-21-text-config", architectures=["LlavaForConditionalGeneration"],
+     model_type="llava", text_config=LLAMA)
+case("CF-21-vision-config", vision_config={"hidden_size": 12})
+case("CF-21-legal-text-config-null", text_config=None)
+
+# ---- CF-22: code of the checkpoint -----------------------------------------
+
+case("CF-22-legal-auto-map",
+     auto_map={"AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"})
+case("CF-22-unknown-with-auto-map", architectures=["MyForCausalLM"],
+     model_type="my", auto_map={"AutoModelForCausalLM": "my.MyForCausalLM"})
+
+# ---- names (a base model, one tensor too many) ------------------------------
+
+case("CF-23-legal-no-prefix", shapes={
+    k.replace("model.", "", 1): v for k, v in llama_shapes().items()})
+case("CF-23-legal-frequencies", shapes={
+    **llama_shapes(), "model.layers.0.self_attn.rotary_emb.inv_freq": [5]})
+case("CF-23-extra", shapes={
+    **llama_shapes(), "model.layers.0.self_attn.q_norm.weight": [10]})
+case("CF-23-five-extra", shapes={
+    **llama_shapes(), **{f"extra.{i}": [3] for i in range(5)}})
+case("CF-23-missing", shapes={
+    k: v for k, v in llama_shapes().items() if k != "model.norm.weight"})
+case("CF-23-legal-gpt2", GPT2, shapes=gpt2_shapes())
+case("CF-23-legal-gpt2-buffers", GPT2, shapes={
+    **gpt2_shapes(), "h.0.attn.bias": [1, 1, 16, 16],
+    "h.1.attn.masked_bias": [1]})
+case("CF-23-gpt2-not-transposed", GPT2, shapes={
+    **gpt2_shapes(), "h.1.mlp.c_fc.weight": [20, 12]})
+case("CF-23-gpt2-cross-attention", GPT2, add_cross_attention=True,
+     shapes=gpt2_shapes())
+
+
+def write_case(folder, name):
+    """Writes one case into folder/name and returns that path."""
+    d = pathlib.Path(folder) / name
+    d.mkdir(parents=True)
+    CASES[name].write(d)
+    return d
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for name in sys.argv[2:] or CASES:
+        write_case(sys.argv[1], name)
+
+
+if __name__ == "__main__":
+    main()
