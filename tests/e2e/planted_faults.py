@@ -15,6 +15,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 from harness import CASES, Checks, Scratch, run  # noqa: E402
 
 CASE = os.path.join(CASES, 'models', 'qwen2')
+# The rest of a node: its line and the ones that continue it.
+REST = r'[^\n]*(?:\n      [^\n]*)*'
 
 
 def substitute(pattern, to):
@@ -29,7 +31,7 @@ def drop_qkv_bias(text):
     """Layer 1's fused bias is never added."""
     text = substitute(r'\n  weight @layers\.1\.attn_qkv\.bias +:.*?\)(?=\n  \w)',
                       '')(text)
-    text = substitute(r'\n  %layers\.1\.qkv = add_bias\([^\n]*', '')(text)
+    text = substitute(r'\n  %layers\.1\.qkv = add_bias\(' + REST, '')(text)
     return substitute(r'qkv_attention\(%layers\.1\.qkv,',
                       'qkv_attention(%layers.1.qkv.nobias,')(text)
 
@@ -63,11 +65,11 @@ FAULTS = {
         ['--tp', '2'], 'rank1/04.slice.tensor-slice.ir',
         lambda t: substitute(r'%layers\.1\.mlp_out\.partial = ',
                              '%layers.1.mlp_out = ')(
-            substitute(r'\n  %layers\.1\.mlp_out = all_reduce[^\n]*', '')(t)),
+            substitute(r'\n  %layers\.1\.mlp_out = all_reduce' + REST, '')(t)),
         ['--unchecked'], 'collective'),
     'dropped residual': (
         [], '05.fuse-epilogues.ir',
-        substitute(r'(%layers\.1\.out = linear\([^)]*), residual=[^)]*\)',
+        substitute(r'(%layers\.1\.out = linear\([^)]*?),\s*residual=%[\w.]+\)',
                    r'\1)'), [], 'layer 1'),
 }
 
