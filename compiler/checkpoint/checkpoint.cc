@@ -48,17 +48,16 @@ int64_t TensorInfo::row_elements() const {
 absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
                                   int64_t end, absl::Span<float> out) const {
   if (!IsFloat(t.dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(files()[t.file].path, ": tensor ", Quoted(t.name),
-                     ": has type ", DTypeName(t.dtype),
-                     "; a weight must have a floating type"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        files()[t.file].path, ": tensor ", Quoted(t.name), ": has type ",
+        DTypeName(t.dtype), "; a weight must have a floating type"));
   }
   const int64_t width = t.row_elements();
   if (begin < 0 || end < begin || end > t.rows() ||
       static_cast<int64_t>(out.size()) != (end - begin) * width) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quoted(t.name), ": rows ", begin, " to ", end, " of ",
-        t.rows(), " into ", out.size(), " floats"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", Quoted(t.name), ": rows ", begin, " to ", end,
+                     " of ", t.rows(), " into ", out.size(), " floats"));
   }
   const absl::string_view bytes = file_bytes(t.file);
   DS_CHECK(t.offset <= bytes.size() && t.bytes <= bytes.size() - t.offset);
@@ -90,9 +89,10 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options) {
   if (DirectoryExists(path)) return OpenHfFolder(path, options);
   if (!FileExists(path)) {
-    return absl::NotFoundError(absl::StrCat(
-        path, ": no such file or folder; give a Hugging Face folder, a "
-              ".safetensors file or a .gguf file"));
+    return absl::NotFoundError(
+        absl::StrCat(path,
+                     ": no such file or folder; give a Hugging Face folder, a "
+                     ".safetensors file or a .gguf file"));
   }
   if (absl::EndsWith(path, ".safetensors")) return OpenSafetensorsFile(path);
   DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(path));
@@ -101,8 +101,9 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     return OpenGguf(std::move(source));
   }
   return absl::UnimplementedError(absl::StrCat(
-      path, ": a kind of file that is not read; give a Hugging Face folder, a "
-            ".safetensors file or a .gguf file"));
+      path,
+      ": a kind of file that is not read; give a Hugging Face folder, a "
+      ".safetensors file or a .gguf file"));
 }
 
 }  // namespace deepslice

@@ -158,8 +158,7 @@ void BlockQ4_K(const uint8_t* b, float* out) {
     const float ml = dmin * static_cast<float>(minimum);
     const uint8_t* q = b + 16 + j / 2 * 32;
     for (int i = 0; i < 32; ++i) {
-      out[j * 32 + i] =
-          dl * static_cast<float>(q[i] >> (j % 2 * 4) & 15) - ml;
+      out[j * 32 + i] = dl * static_cast<float>(q[i] >> (j % 2 * 4) & 15) - ml;
     }
   }
 }
@@ -191,8 +190,8 @@ void BlockQ6_K(const uint8_t* b, float* out) {
     const uint8_t* high = b + 128 + j / 8 * 32 + j % 2 * 16;
     const int low_shift = j / 4 % 2 * 4, high_shift = j / 2 % 4 * 2;
     for (int i = 0; i < 16; ++i) {
-      const int value = (low[i] >> low_shift & 15) |
-                        (high[i] >> high_shift & 3) << 4;
+      const int value = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3)
+                                                         << 4;
       out[i] = dl * static_cast<float>(value - 32);
     }
   }
@@ -204,17 +203,13 @@ struct StorageRow {
   int elements, bytes;
   BlockFunction read;
 };
-constexpr StorageRow kStorage[] = {  // in the order of the enum
-    {"plain", 1, 0, nullptr},
-    {"Q4_0", kSmall, 18, BlockQ4_0},
-    {"Q4_1", kSmall, 20, BlockQ4_1},
-    {"Q5_0", kSmall, 22, BlockQ5_0},
-    {"Q5_1", kSmall, 24, BlockQ5_1},
-    {"Q8_0", kSmall, 34, BlockQ8_0},
-    {"Q2_K", kSuper, 84, BlockQ2_K},
-    {"Q3_K", kSuper, 110, BlockQ3_K},
-    {"Q4_K", kSuper, 144, BlockQ4_K},
-    {"Q5_K", kSuper, 176, BlockQ5_K},
+constexpr StorageRow kStorage[] = {
+    // in the order of the enum
+    {"plain", 1, 0, nullptr},         {"Q4_0", kSmall, 18, BlockQ4_0},
+    {"Q4_1", kSmall, 20, BlockQ4_1},  {"Q5_0", kSmall, 22, BlockQ5_0},
+    {"Q5_1", kSmall, 24, BlockQ5_1},  {"Q8_0", kSmall, 34, BlockQ8_0},
+    {"Q2_K", kSuper, 84, BlockQ2_K},  {"Q3_K", kSuper, 110, BlockQ3_K},
+    {"Q4_K", kSuper, 144, BlockQ4_K}, {"Q5_K", kSuper, 176, BlockQ5_K},
     {"Q6_K", kSuper, 210, BlockQ6_K},
 };
 const StorageRow& RowOf(Storage s) { return kStorage[static_cast<int>(s)]; }
@@ -232,9 +227,12 @@ void ReadWholeBlocks(Storage s, const uint8_t* data, int64_t blocks,
                      float* out) {
   const StorageRow& row = RowOf(s);
   switch (s) {  // the two of most files
-    case Storage::kQ4_1: return ReadBlocks<BlockQ4_1>(row, data, blocks, out);
-    case Storage::kQ8_0: return ReadBlocks<BlockQ8_0>(row, data, blocks, out);
-    default: break;
+    case Storage::kQ4_1:
+      return ReadBlocks<BlockQ4_1>(row, data, blocks, out);
+    case Storage::kQ8_0:
+      return ReadBlocks<BlockQ8_0>(row, data, blocks, out);
+    default:
+      break;
   }
   for (int64_t i = 0; i < blocks; ++i) {
     row.read(data + i * row.bytes, out + i * row.elements);
@@ -278,8 +276,8 @@ void WidenToFloat(DType type, const uint8_t* data, int64_t count, float* out) {
       return;
     case DType::kBF16:
       for (int64_t i = 0; i < count; ++i) {
-        out[i] = FloatFromBits(static_cast<uint32_t>(Load16(data + 2 * i))
-                               << 16);
+        out[i] =
+            FloatFromBits(static_cast<uint32_t>(Load16(data + 2 * i)) << 16);
       }
       return;
     case DType::kF16:

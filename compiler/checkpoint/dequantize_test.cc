@@ -79,8 +79,11 @@ TEST(Dequantize, RangesMayBeginAndEndInsideABlock) {
     std::vector<float> all(3 * n);
     DequantizeBlocks(g.storage, Data(three), 0, 3 * n, all.data());
     for (const auto& [first, count] :
-         {std::pair<int64_t, int64_t>{n - 3, n + 7}, {5, 9}, {n, 2 * n},
-          {1, 3 * n - 1}, {2 * n, 0}}) {
+         {std::pair<int64_t, int64_t>{n - 3, n + 7},
+          {5, 9},
+          {n, 2 * n},
+          {1, 3 * n - 1},
+          {2 * n, 0}}) {
       std::vector<float> part(count);
       DequantizeBlocks(g.storage, Data(three), first, count, part.data());
       for (int64_t i = 0; i < count; ++i) {

@@ -22,9 +22,13 @@ constexpr Kind kKinds[] = {
     // Protocol and first opcode: two bytes alone may be a header length.
     {"\x80\x02\x8a\x0a", "a Python pickle (.pt, .bin)", "", kSaveAgain},
     {"\x80\x02}", "a Python pickle (.pt, .bin)", "", kSaveAgain},
-    {"\x80\x02" "c", "a Python pickle (.pt, .bin)", "", kSaveAgain},
+    {"\x80\x02"
+     "c",
+     "a Python pickle (.pt, .bin)", "", kSaveAgain},
     {"\x80\x03}", "a Python pickle (.pt, .bin)", "", kSaveAgain},
-    {"\x80\x03" "c", "a Python pickle (.pt, .bin)", "", kSaveAgain},
+    {"\x80\x03"
+     "c",
+     "a Python pickle (.pt, .bin)", "", kSaveAgain},
     {"\x80\x04\x95", "a Python pickle (.pt, .bin)", "", kSaveAgain},
     {"\x80\x05\x95", "a Python pickle (.pt, .bin)", "", kSaveAgain},
     {"GGUF", "a GGUF file", "GGUF", "rename it to end in .gguf"},

@@ -26,11 +26,23 @@ constexpr int64_t kMaxKeyBytes = 65'535;
 
 // Value types of the metadata, as the file numbers them.
 enum ValueType : uint32_t {
-  kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64,
-  kF64, kNumValueTypes
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
+  kNumValueTypes
 };
 // The least bytes that one value takes; a string is at least its length.
-constexpr uint64_t kValueBytes[kNumValueTypes] = {1, 1, 2, 2, 4, 4, 4,
+constexpr uint64_t kValueBytes[kNumValueTypes] = {1, 1, 2,  2, 4, 4, 4,
                                                   1, 8, 12, 8, 8, 8};
 
 // The least bytes of a key with its value, and of a tensor's row.
@@ -51,12 +63,11 @@ class Reader {
   absl::StatusOr<GgufFile> Read() {
     GgufFile out;
     DS_RETURN_IF_ERROR(ReadVersion(&out.version));
-    DS_ASSIGN_OR_RETURN(const uint64_t tensors,
-                        Count("tensor count", kTensorBytes,
-                              limits::kTensorsPerCheckpoint));
+    DS_ASSIGN_OR_RETURN(
+        const uint64_t tensors,
+        Count("tensor count", kTensorBytes, limits::kTensorsPerCheckpoint));
     DS_ASSIGN_OR_RETURN(const uint64_t pairs,
-                        Count("key count", kPairBytes,
-                              limits::kGgufKeyValues));
+                        Count("key count", kPairBytes, limits::kGgufKeyValues));
     DS_RETURN_IF_ERROR(ReadMetadata(pairs, &out.metadata));
     DS_ASSIGN_OR_RETURN(const uint64_t alignment, Alignment(out.metadata));
     DS_RETURN_IF_ERROR(ReadTensors(tensors, &out.tensors));
@@ -143,23 +154,32 @@ class Reader {
           " bytes follow: the file is cut or damaged, copy it again"));
     }
     if (n > static_cast<uint64_t>(limit)) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          what, ": found ", n, "; at most ", limit, " are read"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(what, ": found ", n, "; at most ", limit, " are read"));
     }
     return n;
   }
 
   absl::StatusOr<json::Value> ReadValue(uint32_t type) {
     switch (type) {
-      case kU8: return IntValue<uint8_t>();
-      case kI8: return IntValue<int8_t>();
-      case kU16: return IntValue<uint16_t>();
-      case kI16: return IntValue<int16_t>();
-      case kU32: return IntValue<uint32_t>();
-      case kI32: return IntValue<int32_t>();
-      case kI64: return IntValue<int64_t>();
-      case kF32: return FloatValue<float>();
-      case kF64: return FloatValue<double>();
+      case kU8:
+        return IntValue<uint8_t>();
+      case kI8:
+        return IntValue<int8_t>();
+      case kU16:
+        return IntValue<uint16_t>();
+      case kI16:
+        return IntValue<int16_t>();
+      case kU32:
+        return IntValue<uint32_t>();
+      case kI32:
+        return IntValue<int32_t>();
+      case kI64:
+        return IntValue<int64_t>();
+      case kF32:
+        return FloatValue<float>();
+      case kF64:
+        return FloatValue<double>();
       case kU64: {
         DS_ASSIGN_OR_RETURN(const uint64_t v, Number<uint64_t>());
         if (v > static_cast<uint64_t>(INT64_MAX)) {
@@ -170,7 +190,8 @@ class Reader {
       case kBool: {
         DS_ASSIGN_OR_RETURN(const uint8_t v, Number<uint8_t>());
         if (v > 1) {
-          return Bad(absl::StrCat("a boolean of value ", v, "; must be 0 or 1"));
+          return Bad(
+              absl::StrCat("a boolean of value ", v, "; must be 0 or 1"));
         }
         return json::Value(v == 1);
       }
@@ -179,7 +200,8 @@ class Reader {
                             String(limits::kGgufStringBytes));
         return json::Value(s);
       }
-      case kArray: return ReadArray();
+      case kArray:
+        return ReadArray();
       default:
         return Bad(absl::StrCat("value type ", type, "; must be 0 to ",
                                 kNumValueTypes - 1));
@@ -190,19 +212,19 @@ class Reader {
     DS_ASSIGN_OR_RETURN(const uint32_t type, Number<uint32_t>());
     DS_ASSIGN_OR_RETURN(const uint64_t count, Number<uint64_t>());
     if (type == kArray) {
-      return absl::UnimplementedError(absl::StrCat(
-          "byte ", at_, ": an array of arrays; arrays of single values are "
-                        "read"));
+      return absl::UnimplementedError(
+          absl::StrCat("byte ", at_,
+                       ": an array of arrays; arrays of single values are "
+                       "read"));
     }
     if (type >= kNumValueTypes) {
       return Bad(absl::StrCat("array element type ", type, "; must be 0 to ",
                               kNumValueTypes - 1));
     }
     if (count > static_cast<uint64_t>(limits::kGgufArrayItems)) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("byte ", at_, ": an array of ", count,
-                       " items; at most ", limits::kGgufArrayItems,
-                       " are read"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "byte ", at_, ": an array of ", count, " items; at most ",
+          limits::kGgufArrayItems, " are read"));
     }
     if (count > left() / kValueBytes[type]) {
       return absl::DataLossError(absl::StrCat(
@@ -240,10 +262,11 @@ class Reader {
     if (v == nullptr) return kDefaultAlignment;
     const int64_t n = v->is_int() ? v->as_int() : 0;
     if (n < 8 || n > static_cast<int64_t>(kMaxAlignment) || (n & (n - 1))) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          kAlignmentKey, ": found ",
-          v->is_int() ? absl::StrCat(n) : std::string(json::KindName(v->kind())),
-          "; must be a power of two from 8 to ", kMaxAlignment));
+      return absl::InvalidArgumentError(
+          absl::StrCat(kAlignmentKey, ": found ",
+                       v->is_int() ? absl::StrCat(n)
+                                   : std::string(json::KindName(v->kind())),
+                       "; must be a power of two from 8 to ", kMaxAlignment));
     }
     return static_cast<uint64_t>(n);
   }
@@ -258,8 +281,7 @@ class Reader {
       }
       TensorInfo t;
       t.name = t.stored_name = std::move(name);
-      DS_RETURN_IF_ERROR(
-          Annotate(ReadTensor(&t), "tensor ", Quoted(t.name)));
+      DS_RETURN_IF_ERROR(Annotate(ReadTensor(&t), "tensor ", Quoted(t.name)));
       out->push_back(std::move(t));
     }
     return absl::OkStatus();
@@ -269,8 +291,7 @@ class Reader {
   absl::Status ReadTensor(TensorInfo* t) {
     DS_ASSIGN_OR_RETURN(const uint32_t dims, Number<uint32_t>());
     if (dims < 1 || dims > kMaxDims) {
-      return Bad(
-          absl::StrCat(dims, " dims; must be 1 to ", kMaxDims));
+      return Bad(absl::StrCat(dims, " dims; must be 1 to ", kMaxDims));
     }
     t->shape.resize(dims);
     int64_t elements = 1;
@@ -296,8 +317,8 @@ class Reader {
           type.block_elements));
     }
     int64_t bytes = 0;
-    fits = fits && CheckedMul(elements / type.block_elements, type.block_bytes,
-                              &bytes);
+    fits = fits &&
+           CheckedMul(elements / type.block_elements, type.block_bytes, &bytes);
     if (!fits || bytes > limits::kTensorBytes) {
       return absl::InvalidArgumentError(absl::StrCat(
           "shape [", absl::StrJoin(t->shape, ", "), "] is ",
@@ -317,9 +338,9 @@ class Reader {
     const uint64_t room = start <= file_.size() ? file_.size() - start : 0;
     for (TensorInfo& t : *tensors) {
       if (t.offset % alignment != 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "tensor ", Quoted(t.name), ": offset ", t.offset,
-            "; must be a multiple of the alignment ", alignment));
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensor ", Quoted(t.name), ": offset ", t.offset,
+                         "; must be a multiple of the alignment ", alignment));
       }
       if (t.offset > room || t.bytes > room - t.offset) {
         return absl::DataLossError(absl::StrCat(
@@ -338,9 +359,9 @@ class Reader {
               });
     for (size_t i = 1; i < sorted.size(); ++i) {
       if (sorted[i]->offset < sorted[i - 1]->offset + sorted[i - 1]->bytes) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "tensors ", Quoted(sorted[i - 1]->name), " and ",
-            Quoted(sorted[i]->name), " overlap in the data"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensors ", Quoted(sorted[i - 1]->name), " and ",
+                         Quoted(sorted[i]->name), " overlap in the data"));
       }
     }
     return absl::OkStatus();
@@ -357,15 +378,15 @@ absl::StatusOr<GgufFile> ReadGguf(absl::string_view file,
   DS_RETURN_IF_ERROR(RefuseOtherKind(file, path, "GGUF"));
   for (const OldMagic& old : kOldMagics) {
     if (absl::StartsWith(file, old.bytes)) {
-      return absl::UnimplementedError(absl::StrCat(
-          path, ": start of file: this is a ", old.name,
-          " file of before GGUF; convert the model again"));
+      return absl::UnimplementedError(
+          absl::StrCat(path, ": start of file: this is a ", old.name,
+                       " file of before GGUF; convert the model again"));
     }
   }
   if (!absl::StartsWith(file, kGgufMagic)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": start of file: found ", Quoted(file.substr(0, 4)),
-        "; a GGUF file starts with \"GGUF\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": start of file: found ", Quoted(file.substr(0, 4)),
+                     "; a GGUF file starts with \"GGUF\""));
   }
   auto out = Reader(file).Read();
   if (!out.ok()) return Annotate(out.status(), path);

@@ -60,8 +60,7 @@ constexpr GgufName kGpt2Names[] = {
      GgufRows::kTransposed},
     {"blk.{i}.ffn_norm", "transformer.h.{i}.ln_2"},
     {"blk.{i}.ffn_up", "transformer.h.{i}.mlp.c_fc", GgufRows::kTransposed},
-    {"blk.{i}.ffn_down", "transformer.h.{i}.mlp.c_proj",
-     GgufRows::kTransposed},
+    {"blk.{i}.ffn_down", "transformer.h.{i}.mlp.c_proj", GgufRows::kTransposed},
 };
 
 constexpr GgufIntKey kLlamaKeys[] = {
@@ -87,8 +86,8 @@ constexpr GgufConstant kLlamaConstants[] = {{"model_type", "llama"},
                                             {"hidden_act", "silu"}};
 constexpr GgufConstant kQwen2Constants[] = {{"model_type", "qwen2"},
                                             {"hidden_act", "silu"}};
-constexpr GgufConstant kGpt2Constants[] = {
-    {"model_type", "gpt2"}, {"activation_function", "gelu_new"}};
+constexpr GgufConstant kGpt2Constants[] = {{"model_type", "gpt2"},
+                                           {"activation_function", "gelu_new"}};
 
 constexpr absl::string_view kRmsEps = "attention.layer_norm_rms_epsilon";
 constexpr GgufArchitecture kArchitectures[] = {
@@ -147,9 +146,10 @@ PublishedName TranslateGgufName(const GgufArchitecture& architecture,
   for (const GgufName& row : architecture.names) {
     absl::string_view layer;
     if (Match(row.stored, stored.substr(0, dot), &layer)) {
-      return {absl::StrCat(absl::StrReplaceAll(row.published, {{kLayer, layer}}),
-                           suffix),
-              row.rows};
+      return {
+          absl::StrCat(absl::StrReplaceAll(row.published, {{kLayer, layer}}),
+                       suffix),
+          row.rows};
     }
   }
   return {};

@@ -20,9 +20,9 @@ absl::StatusOr<const GgufArchitecture*> ArchitectureOf(
   }
   const GgufArchitecture* found = FindGgufArchitecture(name->as_string());
   if (found == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(
-        "general.architecture: found ", Quoted(name->as_string()),
-        "; supported: ", GgufArchitectureNames()));
+    return absl::UnimplementedError(
+        absl::StrCat("general.architecture: found ", Quoted(name->as_string()),
+                     "; supported: ", GgufArchitectureNames()));
   }
   return found;
 }
@@ -31,9 +31,9 @@ absl::StatusOr<const GgufArchitecture*> ArchitectureOf(
 absl::Status CheckWhole(const GgufFile& file) {
   const json::Value* type = file.metadata.Find("general.type");
   if (type != nullptr && type->is_string() && type->as_string() != "model") {
-    return absl::UnimplementedError(
-        absl::StrCat("general.type: found ", Quoted(type->as_string()),
-                     "; only \"model\" is read"));
+    return absl::UnimplementedError(absl::StrCat("general.type: found ",
+                                                 Quoted(type->as_string()),
+                                                 "; only \"model\" is read"));
   }
   const json::Value* count = file.metadata.Find("split.count");
   if (count != nullptr && count->is_int() && count->as_int() > 1) {
@@ -57,9 +57,11 @@ absl::Status Translate(const GgufArchitecture& architecture,
     PublishedName name = TranslateGgufName(architecture, t.stored_name);
     if (!name.published.empty()) t.name = std::move(name.published);
     if (!names.insert(t.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", Quoted(t.stored_name), ": another tensor "
-                       "already stands for ", Quoted(t.name)));
+      return absl::InvalidArgumentError(absl::StrCat("tensor ",
+                                                     Quoted(t.stored_name),
+                                                     ": another tensor "
+                                                     "already stands for ",
+                                                     Quoted(t.name)));
     }
     t.transposed_from_published =
         name.rows == GgufRows::kTransposed && t.shape.size() == 2;

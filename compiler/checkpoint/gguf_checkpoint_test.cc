@@ -74,8 +74,8 @@ absl::StatusOr<Opened> OpenBytes(const std::string& bytes) {
   std::copy(bytes.begin(), bytes.end(), out.bytes.get());
   DS_ASSIGN_OR_RETURN(
       out.checkpoint,
-      OpenGguf({"m.gguf", absl::string_view(out.bytes.get(), bytes.size()),
-                {}}));
+      OpenGguf(
+          {"m.gguf", absl::string_view(out.bytes.get(), bytes.size()), {}}));
   return out;
 }
 absl::StatusOr<Opened> Open(const GgufBuilder& b) {
@@ -195,8 +195,7 @@ TEST(GgufCheckpoint, QuantisedRotaryRowsComeBackToo) {
 TEST(GgufCheckpoint, Qwen2RowsStayAsTheyAre) {
   GgufBuilder b = WithEmbedding(Llama("qwen2"));
   const std::vector<float> k = Ramp(kKeys * kHeadDim * kWidth);
-  b.Tensor("blk.0.attn_k.weight", {kWidth, kKeys * kHeadDim}, 0,
-           FloatBytes(k));
+  b.Tensor("blk.0.attn_k.weight", {kWidth, kKeys * kHeadDim}, 0, FloatBytes(k));
   DS_ASSERT_OK_AND_ASSIGN(const Opened c, Open(b));
   EXPECT_EQ(AllRows(*c.checkpoint, "model.layers.0.self_attn.k_proj.weight"),
             k);
@@ -222,8 +221,8 @@ TEST(GgufCheckpoint, Gpt2SaysWhichWeightsAreTransposed) {
   const TensorInfo* w = c->Find("transformer.h.0.attn.c_attn.weight");
   EXPECT_TRUE(w->transposed_from_published);
   EXPECT_EQ(w->shape, (std::vector<int64_t>{36, kWidth}));
-  EXPECT_FALSE(c->Find("transformer.h.0.attn.c_attn.bias")
-                   ->transposed_from_published);
+  EXPECT_FALSE(
+      c->Find("transformer.h.0.attn.c_attn.bias")->transposed_from_published);
 }
 
 std::string ScalingOf(GgufBuilder b) {
@@ -238,18 +237,20 @@ TEST(GgufCheckpoint, RopeScalingIsTranslatedOrRefused) {
   EXPECT_EQ(ScalingOf(Llama()), "none");
   EXPECT_EQ(ScalingOf(Llama().Text(rope + "type", "none")), "none");
   EXPECT_EQ(ScalingOf(Llama().F32(rope + "factor", 0)), "none");
-  EXPECT_EQ(ScalingOf(Llama().Text(rope + "type", "linear")
-                          .F32(rope + "factor", 4)),
-            R"({"rope_type":"linear","factor":4.0})");
+  EXPECT_EQ(
+      ScalingOf(Llama().Text(rope + "type", "linear").F32(rope + "factor", 4)),
+      R"({"rope_type":"linear","factor":4.0})");
   EXPECT_EQ(ScalingOf(Llama().F32("llama.rope.scale_linear", 2)),
             R"({"rope_type":"linear","factor":2.0})");
-  EXPECT_EQ(ScalingOf(Llama().Text(rope + "type", "yarn")
+  EXPECT_EQ(ScalingOf(Llama()
+                          .Text(rope + "type", "yarn")
                           .F32(rope + "factor", 8)
                           .U32(rope + "original_context_length", 48)
                           .F32(rope + "yarn_beta_fast", 16)),
             R"({"rope_type":"yarn","factor":8.0,)"
             R"("original_max_position_embeddings":48,"beta_fast":16.0})");
-  EXPECT_NE(ScalingOf(Llama().Text(rope + "type", "yarn")
+  EXPECT_NE(ScalingOf(Llama()
+                          .Text(rope + "type", "yarn")
                           .F32(rope + "factor", 8)
                           .F32(rope + "attn_factor", 2))
                 .find("attn_factor: found 2; only 1 is supported"),
@@ -257,9 +258,9 @@ TEST(GgufCheckpoint, RopeScalingIsTranslatedOrRefused) {
   EXPECT_NE(ScalingOf(Llama().Text(rope + "type", "longrope"))
                 .find("supported: none, linear, yarn"),
             std::string::npos);
-  EXPECT_NE(ScalingOf(Llama().F32(rope + "factor", 0.5))
-                .find("must be at least 1"),
-            std::string::npos);
+  EXPECT_NE(
+      ScalingOf(Llama().F32(rope + "factor", 0.5)).find("must be at least 1"),
+      std::string::npos);
 }
 
 TEST(GgufCheckpoint, RopeFactorsAreATensorThatTheConfigNames) {
@@ -304,9 +305,13 @@ absl::Status With(absl::string_view key, uint32_t v) {
   GgufBuilder b;
   b.Text("general.architecture", "llama");
   const std::pair<const char*, uint32_t> keys[] = {
-      {"block_count", 1}, {"context_length", 64}, {"embedding_length", kWidth},
-      {"feed_forward_length", 20}, {"attention.head_count", kHeads},
-      {"attention.head_count_kv", kKeys}, {"vocab_size", kVocab}};
+      {"block_count", 1},
+      {"context_length", 64},
+      {"embedding_length", kWidth},
+      {"feed_forward_length", 20},
+      {"attention.head_count", kHeads},
+      {"attention.head_count_kv", kKeys},
+      {"vocab_size", kVocab}};
   for (const auto& [name, usual] : keys) {
     if (name != key) b.U32(absl::StrCat("llama.", name), usual);
   }
@@ -340,7 +345,8 @@ TEST(GgufCheckpoint, SizesAreChecked) {
   DS_EXPECT_ERROR(With("vocab_size", (1u << 24) + 1), kInvalidArgument,
                   "must be from 1 to 16777216");
   GgufBuilder partial = Llama().U32("llama.rope.dimension_count", 6);
-  DS_EXPECT_ERROR(Open(WithEmbedding(partial)), kUnimplemented, "found 6 of 10");
+  DS_EXPECT_ERROR(Open(WithEmbedding(partial)), kUnimplemented,
+                  "found 6 of 10");
 }
 
 TEST(GgufCheckpoint, PerLayerValuesMustAgree) {
@@ -422,8 +428,7 @@ void ExpectSound(const std::string& bytes) {
   for (const TensorInfo& t : (*c)->tensors()) {
     ASSERT_LE(t.num_elements(), 1 << 20);
     std::vector<float> out(t.num_elements());
-    const absl::Status s =
-        (*c)->ReadRows(t, 0, t.rows(), absl::MakeSpan(out));
+    const absl::Status s = (*c)->ReadRows(t, 0, t.rows(), absl::MakeSpan(out));
     ASSERT_TRUE(s.ok() || !IsFloat(t.dtype)) << s;
   }
 }

@@ -90,15 +90,16 @@ class Maker {
     const json::Value* layers = file_.metadata.Find(Full("block_count"));
     if (layers == nullptr || !layers->is_int() || v->items().empty() ||
         static_cast<int64_t>(v->items().size()) != layers->as_int()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Full(key), ": an array of ", v->items().size(),
-          " items; must have one for each layer of block_count"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Full(key), ": an array of ", v->items().size(),
+                       " items; must have one for each layer of block_count"));
     }
     for (const json::Value& item : v->items()) {
       if (!item.is_int() || item.as_int() != v->items()[0].as_int()) {
         return absl::UnimplementedError(
-            absl::StrCat(Full(key), ": differs between layers; models whose "
-                                    "layers are alike are read"));
+            absl::StrCat(Full(key),
+                         ": differs between layers; models whose "
+                         "layers are alike are read"));
       }
     }
     return &v->items()[0];
@@ -143,16 +144,16 @@ class Maker {
     }
     const int64_t kv = rotary ? Get("num_key_value_heads") : heads;
     if (heads % kv != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Full("attention.head_count_kv"), ": found ", kv, " for ", heads,
-          " heads; must divide attention.head_count"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(Full("attention.head_count_kv"), ": found ", kv, " for ",
+                       heads, " heads; must divide attention.head_count"));
     }
     if (Get("head_dim") == 0) {
       if (width % heads != 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            Full("attention.head_count"), ": found ", heads,
-            "; must divide embedding_length ", width,
-            " when attention.key_length is absent"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(Full("attention.head_count"), ": found ", heads,
+                         "; must divide embedding_length ", width,
+                         " when attention.key_length is absent"));
       }
       if (rotary) Set("head_dim", width / heads);
     }
@@ -164,8 +165,8 @@ class Maker {
   absl::Status Rotary() {
     const int64_t head_dim = Get("head_dim");
     const json::Value* value_length = Find("attention.value_length");
-    if (value_length != nullptr && (!value_length->is_int() ||
-                                    value_length->as_int() != head_dim)) {
+    if (value_length != nullptr &&
+        (!value_length->is_int() || value_length->as_int() != head_dim)) {
       return absl::UnimplementedError(absl::StrCat(
           Full("attention.value_length"),
           ": differs from the key's; heads of one width are read"));
@@ -173,15 +174,15 @@ class Maker {
     if (const json::Value* dims = Find("rope.dimension_count")) {
       const int64_t n = dims->is_int() ? dims->as_int() : 0;
       if (n < 2 || n % 2 != 0 || n > head_dim) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            Full("rope.dimension_count"), ": found ",
-            dims->is_int() ? absl::StrCat(n) : "no integer",
-            "; must be even and from 2 to the head's ", head_dim));
+        return absl::InvalidArgumentError(
+            absl::StrCat(Full("rope.dimension_count"), ": found ",
+                         dims->is_int() ? absl::StrCat(n) : "no integer",
+                         "; must be even and from 2 to the head's ", head_dim));
       }
       if (n != head_dim) {
-        return absl::UnimplementedError(absl::StrCat(
-            Full("rope.dimension_count"), ": found ", n, " of ", head_dim,
-            "; only heads rotated as a whole are read"));
+        return absl::UnimplementedError(
+            absl::StrCat(Full("rope.dimension_count"), ": found ", n, " of ",
+                         head_dim, "; only heads rotated as a whole are read"));
       }
     }
     if (head_dim % 2 != 0) {
@@ -253,11 +254,10 @@ class Maker {
     constexpr absl::string_view kOriginal =
         "rope.scaling.original_context_length";
     if (const json::Value* v = Find(kOriginal)) {
-      if (!v->is_int() || v->as_int() < 1 ||
-          v->as_int() > limits::kPositions) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            Full(kOriginal), ": must be an integer from 1 to ",
-            limits::kPositions));
+      if (!v->is_int() || v->as_int() < 1 || v->as_int() > limits::kPositions) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(Full(kOriginal), ": must be an integer from 1 to ",
+                         limits::kPositions));
       }
       original = v->as_int();
     }
@@ -277,9 +277,9 @@ class Maker {
           {"rope.scaling.yarn_log_multiplier", 0}}) {
       DS_ASSIGN_OR_RETURN(const json::Value v, Number(key));
       if (!v.is_null() && v.as_double() != neutral) {
-        return absl::UnimplementedError(
-            absl::StrCat(Full(key), ": found ", v.as_double(),
-                         "; only ", neutral, " is supported"));
+        return absl::UnimplementedError(absl::StrCat(Full(key), ": found ",
+                                                     v.as_double(), "; only ",
+                                                     neutral, " is supported"));
       }
     }
     return absl::OkStatus();
@@ -289,9 +289,9 @@ class Maker {
   absl::Status Refuse() {
     const json::Value* experts = Find("expert_count");
     if (experts != nullptr && experts->is_int() && experts->as_int() != 0) {
-      return absl::UnimplementedError(absl::StrCat(
-          Full("expert_count"), ": found ", experts->as_int(),
-          "; GGUF models with experts are not supported"));
+      return absl::UnimplementedError(
+          absl::StrCat(Full("expert_count"), ": found ", experts->as_int(),
+                       "; GGUF models with experts are not supported"));
     }
     Find("expert_used_count");
     if (const json::Value* scale = Find("attention.scale")) {
@@ -316,10 +316,9 @@ class Maker {
          {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"}) {
       const json::Value* v = file_.metadata.Find(key);
       if (v != nullptr && static_cast<int64_t>(v->items().size()) != size) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(key, ": has ", v->items().size(),
-                         " items; must have as many as there are tokens, ",
-                         size));
+        return absl::InvalidArgumentError(absl::StrCat(
+            key, ": has ", v->items().size(),
+            " items; must have as many as there are tokens, ", size));
       }
     }
     if (const json::Value* v = Find("vocab_size")) {
@@ -351,11 +350,11 @@ class Maker {
       const json::Value* v = file_.metadata.Find(key);
       if (v == nullptr) continue;
       if (!v->is_int() || v->as_int() < 0 || v->as_int() >= vocab_size) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            key, ": found ",
-            v->is_int() ? absl::StrCat(v->as_int())
-                        : std::string(json::KindName(v->kind())),
-            "; must be below the vocabulary's ", vocab_size));
+        return absl::InvalidArgumentError(
+            absl::StrCat(key, ": found ",
+                         v->is_int() ? absl::StrCat(v->as_int())
+                                     : std::string(json::KindName(v->kind())),
+                         "; must be below the vocabulary's ", vocab_size));
       }
       if (published != "eos_token_id") {
         Set(published, *v);

@@ -73,8 +73,8 @@ TEST(Gguf, CountsMustFitTheFile) {
 TEST(Gguf, KeysAreUniqueNamedText) {
   DS_EXPECT_ERROR(Read(GgufBuilder().U32("", 1)), kInvalidArgument,
                   "key 0: is empty");
-  DS_EXPECT_ERROR(Read(GgufBuilder().U32("a", 1).U32("a", 2)),
-                  kInvalidArgument, "duplicate key \"a\"");
+  DS_EXPECT_ERROR(Read(GgufBuilder().U32("a", 1).U32("a", 2)), kInvalidArgument,
+                  "duplicate key \"a\"");
   DS_EXPECT_ERROR(Read(GgufBuilder().U32("\xff", 1)), kInvalidArgument,
                   "is not UTF-8");
   DS_ASSERT_OK(Read(GgufBuilder().U32(std::string(65535, 'k'), 1)));

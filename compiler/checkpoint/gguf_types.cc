@@ -68,9 +68,10 @@ absl::StatusOr<GgufType> FindGgufType(uint32_t number) {
   for (const TypeRow& row : kTypes) {
     if (row.number != number) continue;
     if (row.use == Use::kRemoved) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "type ", number, " (", row.name, ") was removed from the format; "
-          "convert the model again"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("type ", number, " (", row.name,
+                       ") was removed from the format; "
+                       "convert the model again"));
     }
     if (row.use == Use::kNotRead) {
       return absl::UnimplementedError(absl::StrCat(
@@ -83,8 +84,8 @@ absl::StatusOr<GgufType> FindGgufType(uint32_t number) {
     return GgufType{row.dtype, row.storage, BlockElements(row.storage),
                     BlockBytes(row.storage)};
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "type ", number, " has no meaning; allowed: ", kReadTypes));
+  return absl::InvalidArgumentError(
+      absl::StrCat("type ", number, " has no meaning; allowed: ", kReadTypes));
 }
 
 }  // namespace deepslice

@@ -68,9 +68,9 @@ absl::Status NoWeights(const std::string& folder, const Contents& contents) {
         "--ignore-index"));
   }
   if (!contents.gguf.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat(folder, ": no ", kSingle, ", but ",
-                     ShortList(contents.gguf), "; give that file's own path"));
+    return absl::NotFoundError(absl::StrCat(folder, ": no ", kSingle, ", but ",
+                                            ShortList(contents.gguf),
+                                            "; give that file's own path"));
   }
   return absl::NotFoundError(absl::StrCat(
       folder, ": no weights; a folder needs ", kSingle, " or ", kIndex));
@@ -106,13 +106,13 @@ absl::Status ReadWeights(const std::string& folder, const OpenOptions& options,
                         ReadFile(index_path, limits::kJsonFileBytes));
     auto index = ReadShardIndex(text, index_path);
     const bool names_single =
-        index.ok() && std::binary_search(index->shards.begin(),
-                                         index->shards.end(),
-                                         std::string(kSingle));
+        index.ok() &&
+        std::binary_search(index->shards.begin(), index->shards.end(),
+                           std::string(kSingle));
     if (!contents.single || names_single) {
       if (!index.ok()) return index.status();
-      return ReadIndexedShards(folder, index_path, *index,
-                               contents.safetensors, parts);
+      return ReadIndexedShards(folder, index_path, *index, contents.safetensors,
+                               parts);
     }
     parts->notes.push_back(absl::StrCat(index_path, " is ignored: ", kSingle,
                                         " is the whole model"));
@@ -136,10 +136,10 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenHfFolder(
   DS_RETURN_IF_ERROR(ReadWeights(folder, options, contents, &parts));
   NoteStrays(folder, contents, &parts);
   if (!contents.pickles.empty()) {
-    parts.notes.push_back(absl::StrCat(
-        folder, ": ", ShortList(contents.pickles),
-        contents.pickles.size() == 1 ? " is" : " are",
-        " ignored: the safetensors files are read"));
+    parts.notes.push_back(
+        absl::StrCat(folder, ": ", ShortList(contents.pickles),
+                     contents.pickles.size() == 1 ? " is" : " are",
+                     " ignored: the safetensors files are read"));
   }
   return MakeCheckpoint(std::move(parts));
 }
@@ -148,9 +148,9 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenSafetensorsFile(
     const std::string& path) {
   const auto number = ParseShardNumber(Basename(path));
   if (number.has_value() && number->parts > 1) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%s: is part %d of %d of a model; give its folder", path, number->part,
-        number->parts));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: is part %d of %d of a model; give its folder",
+                        path, number->part, number->parts));
   }
   const std::string folder = Dirname(path);
   CheckpointParts parts;

@@ -23,10 +23,9 @@ class HfFolder : public testing::Test {
                   OneTensor("a", "[3]", {1, 2, 3}));
     folder_.Write("model-00002-of-00002.safetensors",
                   OneTensor("b", "[2]", {4, 5}));
-    folder_.Write(kIndexName,
-                  R"({"metadata":{"total_size":20},"weight_map":{)"
-                  R"("a":"model-00001-of-00002.safetensors",)"
-                  R"("b":"model-00002-of-00002.safetensors"}})");
+    folder_.Write(kIndexName, R"({"metadata":{"total_size":20},"weight_map":{)"
+                              R"("a":"model-00001-of-00002.safetensors",)"
+                              R"("b":"model-00002-of-00002.safetensors"}})");
   }
   absl::StatusOr<std::unique_ptr<Checkpoint>> Open(bool ignore_index = false) {
     return OpenCheckpoint(folder_.path(), {.ignore_index = ignore_index});
@@ -35,8 +34,8 @@ class HfFolder : public testing::Test {
 };
 
 TEST_F(HfFolder, ReadsOneFileWithItsConfigs) {
-  folder_.Write("model.safetensors", OneTensor("a", "[2,3]", {1, 2, 3, 4, 5,
-                                                              NAN}));
+  folder_.Write("model.safetensors",
+                OneTensor("a", "[2,3]", {1, 2, 3, 4, 5, NAN}));
   folder_.Write("generation_config.json", R"({"eos_token_id":[2,7]})");
   folder_.Write("tokenizer.json", "{}");
   folder_.Write("tokenizer_config.json", R"({"chat_template":"hello"})");
@@ -100,8 +99,9 @@ TEST_F(HfFolder, NotesWhatIsIgnoredOncePerKind) {
   DS_ASSERT_OK_AND_ASSIGN(const auto c, Open());
   ASSERT_EQ(c->notes().size(), 2u);
   EXPECT_EQ(c->notes()[0],
-            folder_.path() + ": \"stray.safetensors\", \"stray2.safetensors\" "
-                             "are ignored: they are no part of the model");
+            folder_.path() +
+                ": \"stray.safetensors\", \"stray2.safetensors\" "
+                "are ignored: they are no part of the model");
   EXPECT_EQ(c->notes()[1], folder_.path() +
                                ": \"pytorch_model.bin\" is ignored: the "
                                "safetensors files are read");
@@ -156,8 +156,9 @@ TEST_F(HfFolder, ShardAndTensorMistakesHaveTheirOwnMessages) {
       kDataLoss, "neither it nor another shard holds that tensor");
   DS_EXPECT_ERROR(
       index(absl::StrCat(kB, R"(,"a":"model-00002-of-00002.safetensors")")),
-      kInvalidArgument, "names other parts of the family but not "
-                        "\"model-00001-of-00002.safetensors\"");
+      kInvalidArgument,
+      "names other parts of the family but not "
+      "\"model-00001-of-00002.safetensors\"");
   folder_.Write("c.safetensors", OneTensor("c", "[1]", {6}));
   DS_EXPECT_ERROR(index(absl::StrCat(kA, ",", kB, R"(,"c":"model-00001)",
                                      R"(-of-00002.safetensors","d":)",
@@ -192,7 +193,9 @@ TEST_F(HfFolder, EqualDoublesAreNotedAndUnequalOnesRefused) {
   DS_ASSERT_OK_AND_ASSIGN(const auto c, Open(/*ignore_index=*/true));
   EXPECT_EQ(c->tensors().size(), 1u);
   ASSERT_EQ(c->notes().size(), 1u);
-  EXPECT_NE(c->notes()[0].find("1 tensor in two shards with equal values: \"a\""), std::string::npos);
+  EXPECT_NE(
+      c->notes()[0].find("1 tensor in two shards with equal values: \"a\""),
+      std::string::npos);
   folder_.Write("y.safetensors", OneTensor("a", "[1,2]", {1, 2}));
   DS_EXPECT_ERROR(Open(true), kInvalidArgument, "with different values");
   folder_.Write("y.safetensors", OneTensor("a", "[2]", {1, 3}));
@@ -252,8 +255,7 @@ TEST_F(HfFolder, ChatTemplateComesFromFileThenStringThenDefaultOfAList) {
   DS_EXPECT_ERROR(Open(), kResourceExhausted, "1048577 bytes");
   unlink(folder_.Path("chat_template.jinja").c_str());
   folder_.Write("tokenizer_config.json", R"({"chat_template":7})");
-  DS_EXPECT_ERROR(Open(), kInvalidArgument,
-                  "chat_template: found an integer");
+  DS_EXPECT_ERROR(Open(), kInvalidArgument, "chat_template: found an integer");
 }
 
 TEST_F(HfFolder, LfsPointersInPlaceOfFilesAreNamed) {
@@ -293,7 +295,8 @@ TEST(ShardIndex, FindsTheFirstMissingPart) {
                              "m-00003-of-00003.safetensors", "x.safetensors"}),
             "m-00002-of-00003.safetensors");
   EXPECT_EQ(FindMissingPart({"m-0-of-2.safetensors", "m-1-of-2.safetensors"}),
-            "") << "some writers count from 0";
+            "")
+      << "some writers count from 0";
   EXPECT_EQ(FindMissingPart({"m-1-of-9223372036854775807.safetensors"}),
             "m-2-of-9223372036854775807.safetensors");
 }

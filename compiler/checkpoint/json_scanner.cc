@@ -36,8 +36,7 @@ void AppendUtf8(uint32_t code, std::string* out) {
 }  // namespace
 
 absl::Status JsonScanner::Error(absl::string_view what) const {
-  const absl::string_view before =
-      text_.substr(0, std::min(at_, text_.size()));
+  const absl::string_view before = text_.substr(0, std::min(at_, text_.size()));
   const size_t line = std::count(before.begin(), before.end(), '\n') + 1;
   const size_t newline = before.rfind('\n');
   const size_t column = newline == absl::string_view::npos
@@ -152,16 +151,29 @@ absl::StatusOr<std::string> JsonScanner::String() {
     }
     const char e = at_ < text_.size() ? text_[at_++] : '\0';
     switch (e) {
-      case '"': case '\\': case '/': out.push_back(e); break;
-      case 'b': out.push_back('\b'); break;
-      case 'f': out.push_back('\f'); break;
-      case 'n': out.push_back('\n'); break;
-      case 'r': out.push_back('\r'); break;
-      case 't': out.push_back('\t'); break;
+      case '"':
+      case '\\':
+      case '/':
+        out.push_back(e);
+        break;
+      case 'b':
+        out.push_back('\b');
+        break;
+      case 'f':
+        out.push_back('\f');
+        break;
+      case 'n':
+        out.push_back('\n');
+        break;
+      case 'r':
+        out.push_back('\r');
+        break;
+      case 't':
+        out.push_back('\t');
+        break;
       case 'u': {
         DS_ASSIGN_OR_RETURN(uint32_t code, CodeUnit());
-        if (code >= 0xd800 && code < 0xdc00 &&
-            text_.substr(at_, 2) == "\\u") {
+        if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_, 2) == "\\u") {
           at_ += 2;
           DS_ASSIGN_OR_RETURN(const uint32_t low, CodeUnit());
           if (low < 0xdc00 || low > 0xdfff) {
@@ -210,8 +222,8 @@ absl::string_view JsonScanner::NumberText() {
 absl::StatusOr<int64_t> JsonScanner::Unsigned() {
   const absl::string_view number = NumberText();
   int64_t value = 0;
-  if (number.empty() || number.find_first_not_of("0123456789") !=
-                            absl::string_view::npos) {
+  if (number.empty() ||
+      number.find_first_not_of("0123456789") != absl::string_view::npos) {
     return Error(absl::StrCat("found ", Describe(),
                               "; must be an integer of at least 0"));
   }

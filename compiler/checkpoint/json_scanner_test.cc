@@ -47,19 +47,42 @@ TEST(JsonScanner, DecodesEscapes) {
 }
 
 TEST(JsonScanner, AcceptsWhatJsonAllows) {
-  for (const char* good :
-       {"0", "-0", "-1.5E+3", "true", "false", "null", "[]", "{}", "\"\"",
-        " [ 1 , [ ] , {\"a\":null} ] "}) {
+  for (const char* good : {"0", "-0", "-1.5E+3", "true", "false", "null", "[]",
+                           "{}", "\"\"", " [ 1 , [ ] , {\"a\":null} ] "}) {
     EXPECT_TRUE(SkipAll(good).ok()) << good << SkipAll(good);
   }
 }
 
 TEST(JsonScanner, RefusesWhatJsonDoesNot) {
-  for (const char* bad :
-       {"", "01", "1.", ".5", "+1", "1e", "-", "tru", "nul", "[1,]", "[,1]",
-        "{\"a\"}", "{\"a\":1,}", "{a:1}", "'a'", "\"\\x\"", "\"\\u12g4\"",
-        "\"\\ud800\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"a", "[1 2]",
-        "1 2", "{\"a\":1}x", "NaN", "\"\x01\"", "[", "{", "\"\\"}) {
+  for (const char* bad : {"",
+                          "01",
+                          "1.",
+                          ".5",
+                          "+1",
+                          "1e",
+                          "-",
+                          "tru",
+                          "nul",
+                          "[1,]",
+                          "[,1]",
+                          "{\"a\"}",
+                          "{\"a\":1,}",
+                          "{a:1}",
+                          "'a'",
+                          "\"\\x\"",
+                          "\"\\u12g4\"",
+                          "\"\\ud800\"",
+                          "\"\\ud800\\u0041\"",
+                          "\"\\udc00\"",
+                          "\"a",
+                          "[1 2]",
+                          "1 2",
+                          "{\"a\":1}x",
+                          "NaN",
+                          "\"\x01\"",
+                          "[",
+                          "{",
+                          "\"\\"}) {
     EXPECT_EQ(SkipAll(bad).code(), absl::StatusCode::kInvalidArgument) << bad;
   }
 }

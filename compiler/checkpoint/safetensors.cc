@@ -29,10 +29,10 @@ struct TypeRow {
   DType type;
 };
 constexpr TypeRow kTypes[] = {
-    {"F64", DType::kF64}, {"F32", DType::kF32},   {"F16", DType::kF16},
+    {"F64", DType::kF64},   {"F32", DType::kF32}, {"F16", DType::kF16},
     {"BF16", DType::kBF16}, {"I64", DType::kI64}, {"I32", DType::kI32},
-    {"I16", DType::kI16}, {"I8", DType::kI8},     {"U64", DType::kU64},
-    {"U32", DType::kU32}, {"U16", DType::kU16},   {"U8", DType::kU8},
+    {"I16", DType::kI16},   {"I8", DType::kI8},   {"U64", DType::kU64},
+    {"U32", DType::kU32},   {"U16", DType::kU16}, {"U8", DType::kU8},
     {"BOOL", DType::kBool}};
 // Types of the format that no kernel here reads.
 constexpr absl::string_view kUnreadTypes[] = {
@@ -43,20 +43,20 @@ absl::StatusOr<DType> ReadType(absl::string_view name) {
   for (const TypeRow& row : kTypes) {
     if (row.name == name) return row.type;
   }
-  const std::string known = absl::StrJoin(
-      kTypes, ", ",
-      [](std::string* out, const TypeRow& row) {
+  const std::string known =
+      absl::StrJoin(kTypes, ", ", [](std::string* out, const TypeRow& row) {
         absl::StrAppend(out, row.name);
       });
   for (absl::string_view unread : kUnreadTypes) {
     if (unread == name) {
       return absl::UnimplementedError(absl::StrCat(
-          "dtype: ", name, " is a known type that is not supported; supported: ",
-          known, "; convert the checkpoint to BF16"));
+          "dtype: ", name,
+          " is a known type that is not supported; supported: ", known,
+          "; convert the checkpoint to BF16"));
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "dtype: found ", Quoted(name), "; must be one of ", known));
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype: found ", Quoted(name), "; must be one of ", known));
 }
 
 // One entry: {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}.
@@ -68,8 +68,8 @@ class EntryReader {
   // Fills all but the name; offsets count from the start of the data.
   absl::Status Read(TensorInfo* t) {
     if (scanner_.Peek() != '{') {
-      return scanner_.Error(absl::StrCat("found ", scanner_.Describe(),
-                                         "; must be an object"));
+      return scanner_.Error(
+          absl::StrCat("found ", scanner_.Describe(), "; must be an object"));
     }
     DS_RETURN_IF_ERROR(scanner_.Object(
         [&](const std::string& key) { return Member(key, t); }));
@@ -81,9 +81,8 @@ class EntryReader {
 
  private:
   static absl::Status Missing(absl::string_view key) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("has no \"", key,
-                     "\"; an entry needs dtype, shape and data_offsets"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has no \"", key, "\"; an entry needs dtype, shape and data_offsets"));
   }
 
   absl::Status Once(bool seen, absl::string_view key) {
@@ -96,9 +95,10 @@ class EntryReader {
     if (key == "dtype") {
       DS_RETURN_IF_ERROR(Once(dtype_.has_value(), key));
       if (scanner_.Peek() != '"') {
-        return Annotate(scanner_.Error(absl::StrCat(
-                            "found ", scanner_.Describe(), "; must be a string")),
-                        "dtype");
+        return Annotate(
+            scanner_.Error(absl::StrCat("found ", scanner_.Describe(),
+                                        "; must be a string")),
+            "dtype");
       }
       DS_ASSIGN_OR_RETURN(dtype_, scanner_.String());
       return absl::OkStatus();
@@ -124,9 +124,8 @@ class EntryReader {
             "data_offsets: found ", pair.size(), " numbers; must be 2"));
       }
       if (pair[1] < pair[0]) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("data_offsets: end ", pair[1], " is before begin ",
-                         pair[0]));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "data_offsets: end ", pair[1], " is before begin ", pair[0]));
       }
       t->offset = pair[0];
       t->bytes = pair[1] - pair[0];
@@ -137,8 +136,8 @@ class EntryReader {
 
   absl::Status ReadList(std::vector<int64_t>* out) {
     if (scanner_.Peek() != '[') {
-      return scanner_.Error(absl::StrCat("found ", scanner_.Describe(),
-                                         "; must be an array"));
+      return scanner_.Error(
+          absl::StrCat("found ", scanner_.Describe(), "; must be an array"));
     }
     return scanner_.Array([&]() -> absl::Status {
       if (out->size() == kMostNumbers) {
@@ -155,21 +154,25 @@ class EntryReader {
     DS_ASSIGN_OR_RETURN(t->dtype, ReadType(*dtype_));
     const std::string shape =
         absl::StrCat("[", absl::StrJoin(t->shape, ", "), "]");
-    int64_t bytes = 1;
-    bool fits = true;
-    for (int64_t dim : t->shape) fits = fits && CheckedMul(bytes, dim, &bytes);
-    fits = fits && CheckedMul(bytes, DTypeSize(t->dtype), &bytes);
+    // The product of the other dims must fit beside a 0 too: readers of a part
+    // of the dims multiply them.
+    int64_t bytes = DTypeSize(t->dtype);
+    bool fits = true, empty = false;
+    for (int64_t dim : t->shape) {
+      empty = empty || dim == 0;
+      fits = fits && CheckedMul(bytes, std::max<int64_t>(dim, 1), &bytes);
+    }
+    if (fits && empty) bytes = 0;
     if (!fits || bytes > limits::kTensorBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape: ", shape, " of ", *dtype_,
-                       fits ? absl::StrCat(" is ", bytes, " bytes")
-                            : " overflows 64 bits",
-                       "; a tensor has at most ", limits::kTensorBytes));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "shape: ", shape, " of ", *dtype_,
+          fits ? absl::StrCat(" is ", bytes, " bytes") : " overflows 64 bits",
+          "; a tensor has at most ", limits::kTensorBytes));
     }
     if (static_cast<uint64_t>(bytes) != t->bytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "data_offsets: span ", t->bytes, " bytes; shape ", shape, " of ",
-          *dtype_, " needs ", bytes));
+      return absl::InvalidArgumentError(
+          absl::StrCat("data_offsets: span ", t->bytes, " bytes; shape ", shape,
+                       " of ", *dtype_, " needs ", bytes));
     }
     return absl::OkStatus();
   }
@@ -204,30 +207,32 @@ absl::Status ReadMetadata(JsonScanner& scanner, SafetensorsHeader* header) {
 absl::Status ReadEntries(absl::string_view json, SafetensorsHeader* header) {
   JsonScanner scanner(json);
   absl::flat_hash_set<std::string> names;
-  DS_RETURN_IF_ERROR(scanner.Object([&](const std::string& name) -> absl::Status {
-    if (!names.insert(name).second) {
-      return scanner.Error(absl::StrCat("duplicate tensor name ", Quoted(name)));
-    }
-    if (name == kMetadata) {
-      return Annotate(ReadMetadata(scanner, header), kMetadata);
-    }
-    if (static_cast<int64_t>(name.size()) > limits::kTensorNameBytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "tensor ", Quoted(name), ": a name of ", name.size(),
-          " bytes; at most ", limits::kTensorNameBytes, " are allowed"));
-    }
-    if (static_cast<int64_t>(header->tensors.size()) ==
-        limits::kTensorsPerCheckpoint) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("more than ", limits::kTensorsPerCheckpoint, " tensors"));
-    }
-    TensorInfo t;
-    t.name = name;
-    DS_RETURN_IF_ERROR(
-        Annotate(EntryReader(scanner).Read(&t), "tensor ", Quoted(name)));
-    header->tensors.push_back(std::move(t));
-    return absl::OkStatus();
-  }));
+  DS_RETURN_IF_ERROR(
+      scanner.Object([&](const std::string& name) -> absl::Status {
+        if (!names.insert(name).second) {
+          return scanner.Error(
+              absl::StrCat("duplicate tensor name ", Quoted(name)));
+        }
+        if (name == kMetadata) {
+          return Annotate(ReadMetadata(scanner, header), kMetadata);
+        }
+        if (static_cast<int64_t>(name.size()) > limits::kTensorNameBytes) {
+          return absl::ResourceExhaustedError(absl::StrCat(
+              "tensor ", Quoted(name), ": a name of ", name.size(),
+              " bytes; at most ", limits::kTensorNameBytes, " are allowed"));
+        }
+        if (static_cast<int64_t>(header->tensors.size()) ==
+            limits::kTensorsPerCheckpoint) {
+          return absl::ResourceExhaustedError(absl::StrCat(
+              "more than ", limits::kTensorsPerCheckpoint, " tensors"));
+        }
+        TensorInfo t;
+        t.name = name;
+        DS_RETURN_IF_ERROR(
+            Annotate(EntryReader(scanner).Read(&t), "tensor ", Quoted(name)));
+        header->tensors.push_back(std::move(t));
+        return absl::OkStatus();
+      }));
   return scanner.End();
 }
 
@@ -243,23 +248,25 @@ absl::Status CheckCover(const std::vector<TensorInfo>& tensors,
           " before it belong to no tensor; offsets must leave no hole"));
     }
     if (t.offset < end) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", Quoted(t.name), ": begins at data byte ", t.offset,
-          ", inside tensor ", Quoted(last->name), ", which ends at ", end,
-          "; tensors may not overlap"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", Quoted(t.name), ": begins at data byte ",
+                       t.offset, ", inside tensor ", Quoted(last->name),
+                       ", which ends at ", end, "; tensors may not overlap"));
     }
     end = t.offset + t.bytes;
     last = &t;
   }
   if (end > data_bytes) {
     return absl::DataLossError(absl::StrCat(
-        "data: the file holds ", data_bytes, " bytes of data, its header names ",
-        end, ": ", end - data_bytes, " missing; the file is cut, copy it again"));
+        "data: the file holds ", data_bytes,
+        " bytes of data, its header names ", end, ": ", end - data_bytes,
+        " missing; the file is cut, copy it again"));
   }
   if (end < data_bytes) {
-    return absl::DataLossError(absl::StrCat(
-        "data: the file holds ", data_bytes, " bytes of data, its header names ",
-        end, ": ", data_bytes - end, " too many; copy it again"));
+    return absl::DataLossError(absl::StrCat("data: the file holds ", data_bytes,
+                                            " bytes of data, its header names ",
+                                            end, ": ", data_bytes - end,
+                                            " too many; copy it again"));
   }
   return absl::OkStatus();
 }
@@ -280,10 +287,11 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(
   uint64_t length = 0;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > static_cast<uint64_t>(limits::kSafetensorsHeaderBytes)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": header length: found ", length, "; at most ",
-        limits::kSafetensorsHeaderBytes,
-        " is allowed; this is no safetensors file, or it has too many tensors"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": header length: found ", length, "; at most ",
+                     limits::kSafetensorsHeaderBytes,
+                     " is allowed; this is no safetensors file, or it has too "
+                     "many tensors"));
   }
   if (length < 2) {
     return absl::InvalidArgumentError(
@@ -292,9 +300,9 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(
   }
   const uint64_t room = file.size() - kLengthBytes;
   if (length > room) {
-    return absl::DataLossError(absl::StrCat(
-        path, ": header length: found ", length, "; only ", room,
-        " bytes follow; the file is cut, copy it again"));
+    return absl::DataLossError(
+        absl::StrCat(path, ": header length: found ", length, "; only ", room,
+                     " bytes follow; the file is cut, copy it again"));
   }
   const absl::string_view json = file.substr(kLengthBytes, length);
   if (json[0] != '{') {
@@ -306,8 +314,8 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(
         "; must start with '{'"));
   }
   if (const size_t bad = FindBadUtf8(json); bad != absl::string_view::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": header: byte ", bad, " is not UTF-8; the header must be"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": header: byte ", bad, " is not UTF-8; the header must be"));
   }
   SafetensorsHeader header;
   DS_RETURN_IF_ERROR(Annotate(ReadEntries(json, &header), path, ": header"));

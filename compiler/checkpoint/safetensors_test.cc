@@ -49,6 +49,19 @@ TEST(Safetensors, AcceptsEmptyTensorsScalarsAndTrailingSpaces) {
   DS_ASSERT_OK(Read("{}", 0));
 }
 
+TEST(Safetensors, DimsBesideAZeroMustFitToo) {
+  const auto shape = [](absl::string_view dims) {
+    return Read(absl::StrCat(R"({"a":{"dtype":"F32","shape":)", dims,
+                             R"(,"data_offsets":[0,0]}})"),
+                0);
+  };
+  DS_ASSERT_OK(shape("[0,1152921504606846976]"));  // 2^60
+  DS_EXPECT_ERROR(shape("[0,1152921504606846976,4]"), kInvalidArgument,
+                  "overflows 64 bits");
+  DS_EXPECT_ERROR(shape("[1152921504606846976,0,4]"), kInvalidArgument,
+                  "overflows 64 bits");
+}
+
 TEST(Safetensors, SkipsKeysOfLaterFormats) {
   DS_ASSERT_OK(Read(R"({"a":{"dtype":"U8","new":[{"x":1}],"shape":[2],)"
                     R"("data_offsets":[0,2]}})",
@@ -56,10 +69,19 @@ TEST(Safetensors, SkipsKeysOfLaterFormats) {
 }
 
 TEST(Safetensors, KnowsEveryTypeOfTheFormat) {
-  for (const auto& [name, size] :
-       {std::pair<const char*, int>{"F64", 8}, {"F32", 4}, {"F16", 2},
-        {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U64", 8},
-        {"U32", 4}, {"U16", 2}, {"U8", 1}, {"BOOL", 1}}) {
+  for (const auto& [name, size] : {std::pair<const char*, int>{"F64", 8},
+                                   {"F32", 4},
+                                   {"F16", 2},
+                                   {"BF16", 2},
+                                   {"I64", 8},
+                                   {"I32", 4},
+                                   {"I16", 2},
+                                   {"I8", 1},
+                                   {"U64", 8},
+                                   {"U32", 4},
+                                   {"U16", 2},
+                                   {"U8", 1},
+                                   {"BOOL", 1}}) {
     const std::string header = absl::StrReplaceAll(
         R"({"a":{"dtype":"T","shape":[3],"data_offsets":[0,N]}})",
         {{"T", name}, {"N", absl::StrCat(3 * size)}});

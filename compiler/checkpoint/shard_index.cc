@@ -27,17 +27,17 @@ absl::Status CheckShardName(absl::string_view tensor, absl::string_view shard) {
         " is no path inside the folder; must be relative, without '..'"));
   }
   if (!absl::EndsWith(shard, kSuffix)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quoted(tensor), ": shard ", Quoted(shard),
-                     " is no .safetensors file"));
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(tensor),
+                                                   ": shard ", Quoted(shard),
+                                                   " is no .safetensors file"));
   }
   return absl::OkStatus();
 }
 
 absl::Status ReadWeightMap(JsonScanner& scanner, ShardIndex* index) {
   if (scanner.Peek() != '{') {
-    return scanner.Error(absl::StrCat("found ", scanner.Describe(),
-                                      "; must be an object"));
+    return scanner.Error(
+        absl::StrCat("found ", scanner.Describe(), "; must be an object"));
   }
   return scanner.Object([&](const std::string& tensor) -> absl::Status {
     if (scanner.Peek() != '"') {
@@ -70,13 +70,14 @@ absl::StatusOr<ShardIndex> Read(absl::string_view text) {
   ShardIndex index;
   JsonScanner scanner(text);
   bool has_map = false;
-  DS_RETURN_IF_ERROR(scanner.Object([&](const std::string& key) -> absl::Status {
-    if (key == "metadata") return ReadTotalSize(scanner, &index);
-    if (key != "weight_map") return scanner.Skip();
-    if (has_map) return scanner.Error("duplicate key \"weight_map\"");
-    has_map = true;
-    return Annotate(ReadWeightMap(scanner, &index), "weight_map");
-  }));
+  DS_RETURN_IF_ERROR(
+      scanner.Object([&](const std::string& key) -> absl::Status {
+        if (key == "metadata") return ReadTotalSize(scanner, &index);
+        if (key != "weight_map") return scanner.Skip();
+        if (has_map) return scanner.Error("duplicate key \"weight_map\"");
+        has_map = true;
+        return Annotate(ReadWeightMap(scanner, &index), "weight_map");
+      }));
   DS_RETURN_IF_ERROR(scanner.End());
   if (index.weight_map.empty()) {
     return absl::InvalidArgumentError(

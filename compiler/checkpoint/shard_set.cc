@@ -86,9 +86,10 @@ absl::Status DropDoubles(const std::string& folder, const Places& places,
     if (!drop[i]) left.push_back(std::move(parts->tensors[i]));
   }
   parts->tensors = std::move(left);
-  parts->notes.push_back(absl::StrCat(
-      folder, ": ", doubles.size(), doubles.size() == 1 ? " tensor" : " tensors",
-      " in two shards with equal values: ", ShortList(doubles)));
+  parts->notes.push_back(
+      absl::StrCat(folder, ": ", doubles.size(),
+                   doubles.size() == 1 ? " tensor" : " tensors",
+                   " in two shards with equal values: ", ShortList(doubles)));
   return absl::OkStatus();
 }
 
@@ -115,7 +116,8 @@ absl::Status CheckAllPresent(const std::string& folder,
   if (!absent.empty()) {
     const bool stale = HoldAll(folder, index, present);
     return absl::NotFoundError(absl::StrFormat(
-        "%s: weight_map: names %d shards, %d of them not in the folder (%s); %s",
+        "%s: weight_map: names %d shards, %d of them not in the folder (%s); "
+        "%s",
         index_path, index.shards.size(), absent.size(), ShortList(absent),
         stale ? "the files that are there hold every tensor: the index is out "
                 "of date, --ignore-index reads them without it"
@@ -159,23 +161,25 @@ absl::Status ReadIndexedShards(const std::string& folder,
   }
   absl::flat_hash_map<std::string, size_t> kept;
   for (const auto& [tensor, shard] : index.weight_map) {
-    const std::string where =
-        absl::StrCat(index_path, ": weight_map: tensor ", Quoted(tensor),
-                     ": mapped to ", Quoted(shard));
+    const auto where = [&, &tensor = tensor, &shard = shard] {
+      return absl::StrCat(index_path, ": weight_map: tensor ", Quoted(tensor),
+                          ": mapped to ", Quoted(shard));
+    };
     const auto it = places.find(tensor);
     if (it == places.end()) {
       return absl::DataLossError(absl::StrCat(
-          where, ", but neither it nor another shard holds that tensor; the "
-                 "shard is from another save, download both again"));
+          where(),
+          ", but neither it nor another shard holds that tensor; the "
+          "shard is from another save, download both again"));
     }
     const int file = file_of_shard.at(shard);
-    const auto place = std::find_if(
-        it->second.begin(), it->second.end(),
-        [&](size_t i) { return parts->tensors[i].file == file; });
+    const auto place =
+        std::find_if(it->second.begin(), it->second.end(),
+                     [&](size_t i) { return parts->tensors[i].file == file; });
     if (place == it->second.end()) {
       const TensorInfo& t = parts->tensors[it->second[0]];
       return absl::InvalidArgumentError(absl::StrCat(
-          where, ", but it is in ", Quoted(index.shards[t.file]),
+          where(), ", but it is in ", Quoted(index.shards[t.file]),
           "; the index is wrong, download it again or read all shards with "
           "--ignore-index"));
     }
@@ -208,9 +212,10 @@ absl::Status ReadAllShards(const std::string& folder,
   DS_ASSIGN_OR_RETURN(const Places places, ReadShards(folder, names, parts));
   DS_RETURN_IF_ERROR(DropDoubles(folder, places, {}, parts));
   if (const std::string part = FindMissingPart(names); !part.empty()) {
-    parts->notes.push_back(absl::StrCat(
-        folder, ": ", Quoted(part), " is not in the folder: the tensors that "
-                                    "are there are taken as the whole model"));
+    parts->notes.push_back(
+        absl::StrCat(folder, ": ", Quoted(part),
+                     " is not in the folder: the tensors that "
+                     "are there are taken as the whole model"));
   }
   return absl::OkStatus();
 }

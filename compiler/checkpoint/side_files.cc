@@ -65,8 +65,9 @@ absl::Status ReadChatTemplate(const std::string& folder,
     parts->chat_template = *std::move(text);
     if (parts->chat_template.empty() && value->is_array()) {
       parts->notes.push_back(absl::StrCat(
-          where, ": no template is named \"default\": the model has no chat "
-                 "template"));
+          where,
+          ": no template is named \"default\": the model has no chat "
+          "template"));
     }
   }
   return Annotate(CheckTemplateSize(parts->chat_template), where);
@@ -87,9 +88,10 @@ absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
   const std::string config = JoinPath(folder, "config.json");
   DS_ASSIGN_OR_RETURN(parts->config, ReadObject(config));
   if (parts->config.is_null()) {
-    return absl::NotFoundError(absl::StrCat(
-        config, ": no such file; a model needs its config.json beside the "
-                "weights: download it too"));
+    return absl::NotFoundError(
+        absl::StrCat(config,
+                     ": no such file; a model needs its config.json beside the "
+                     "weights: download it too"));
   }
   DS_ASSIGN_OR_RETURN(parts->generation_config,
                       ReadObject(JoinPath(folder, "generation_config.json")));

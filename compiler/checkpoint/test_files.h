@@ -82,9 +82,8 @@ class GgufBuilder {
     data_.resize((data_.size() + alignment - 1) / alignment * alignment);
     absl::StrAppend(&tensors_, Str(name), Bytes<uint32_t>(dims.size()));
     for (uint64_t d : dims) absl::StrAppend(&tensors_, Bytes(d));
-    absl::StrAppend(
-        &tensors_, Bytes(type),
-        Bytes<uint64_t>(offset < 0 ? data_.size() : offset));
+    absl::StrAppend(&tensors_, Bytes(type),
+                    Bytes<uint64_t>(offset < 0 ? data_.size() : offset));
     absl::StrAppend(&data_, data);
     ++num_tensors_;
     return *this;
