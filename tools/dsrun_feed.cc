@@ -15,13 +15,14 @@ class FeedWork final : public Work {
   explicit FeedWork(const DsrunOptions& o) : feed_(*o.feed), fetch_(*o.fetch) {}
 
   absl::StatusOr<RunLimits> Limits(const Plan& plan) override {
-    DS_RETURN_IF_ERROR(Annotate(Read(), feed_));
+    DS_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(feed_));
+    DS_RETURN_IF_ERROR(Annotate(Read(file), feed_));
     return RunLimits{.max_batch = static_cast<int64_t>(sequences_.size())};
   }
   absl::Status Run(Session& session) override;
 
  private:
-  absl::Status Read();
+  absl::Status Read(const TensorFile& file);
 
   const std::string feed_, fetch_;
   int64_t batch_ = 0, seq_ = 0;
@@ -29,8 +30,7 @@ class FeedWork final : public Work {
   std::vector<std::vector<int32_t>> sequences_;  // rows without masked tokens
 };
 
-absl::Status FeedWork::Read() {
-  DS_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(feed_));
+absl::Status FeedWork::Read(const TensorFile& file) {
   for (const FileTensor& t : file.tensors()) {
     if (t.name != "input_ids" && t.name != "attention_mask") {
       return absl::InvalidArgumentError(absl::StrCat(

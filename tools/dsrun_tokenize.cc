@@ -43,7 +43,8 @@ absl::StatusOr<std::string> ReadTables(const std::string& source) {
     config = *std::move(parsed);
   }
   auto tables = ReadTokenizerJson(text, config);
-  DS_RETURN_IF_ERROR(Annotate(tables.status(), source));
+  // Its errors begin with the file's name.
+  DS_RETURN_IF_ERROR(Annotate(tables.status(), Dirname(source)));
   return std::move(tables->bytes);
 }
 
