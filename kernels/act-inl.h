@@ -43,8 +43,7 @@ HWY_INLINE hn::Vec<D> GeluErf(D d, hn::Vec<D> x) {
   const auto exponent = hn::Mul(hn::Mul(z, z), hn::Set(d, -0.5f));
   const auto tail = hn::Mul(hn::Mul(p, t), ExpFloat(d, exponent));
   const auto cut = hn::Mul(z, tail);
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Neg(cut),
-                        hn::Sub(x, cut));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Neg(cut), hn::Sub(x, cut));
 }
 
 template <Act kAct, class D>

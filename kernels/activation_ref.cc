@@ -13,9 +13,10 @@ double RefAct(Act kind, double x) {
     case Act::kGelu:
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Act::kGeluTanh:
-      // 0.797...: sqrt(2 / pi).
-      return 0.5 * x *
-             (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+      // x (1 + tanh(u)) / 2 = x / (1 + e^(-2u)), u = sqrt(2 / pi) (...): the
+      // second form keeps its digits where tanh is nearly -1.
+      return x / (1 + std::exp(-2 * 0.7978845608028654 *
+                               (x + 0.044715 * x * x * x)));
     case Act::kRelu:
       return x < 0 ? 0 : x;
     case Act::kQuickGelu:

@@ -42,8 +42,7 @@ struct AttendStep {
 void ChunkBounds(const AttentionArgs& args, int64_t position, int64_t c,
                  int64_t* begin, int64_t* end) {
   const int64_t first = args.FirstKey(position);
-  const int64_t chunk =
-      (first / kAttentionChunk + c) * kAttentionChunk;
+  const int64_t chunk = (first / kAttentionChunk + c) * kAttentionChunk;
   *begin = std::max(first, chunk);
   *end = std::min(position + 1, chunk + kAttentionChunk);
 }
@@ -60,8 +59,7 @@ void DecodeUnit(const AttendStep& step, const AttentionRun& run, int64_t kv,
   const int64_t slot = args.slots[token], position = args.positions[token];
   const int64_t first_head = args.FirstHead(kv);
   const int64_t heads = args.FirstHead(kv + 1) - first_head;
-  const int64_t at =
-      (token * args.heads + first_head) * args.head_dim;
+  const int64_t at = (token * args.heads + first_head) * args.head_dim;
 
   float* q = scratch;
   float* scores = q + layout.heads_per_kv * layout.padded_dim;
@@ -107,10 +105,9 @@ template <typename T>
 void RunUnit(const AttendStep& step, int64_t unit, int thread) {
   const AttentionRun* end = step.runs + step.plan.num_runs;
   const AttentionRun* run =
-      std::upper_bound(static_cast<const AttentionRun*>(step.runs), end, unit,
-                       [](int64_t u, const AttentionRun& r) {
-                         return u < r.first_unit;
-                       }) -
+      std::upper_bound(
+          static_cast<const AttentionRun*>(step.runs), end, unit,
+          [](int64_t u, const AttentionRun& r) { return u < r.first_unit; }) -
       1;
   const int64_t index = unit - run->first_unit;
   const int64_t part = index / step.args.kv_heads;
@@ -133,12 +130,12 @@ void Attend(const AttentionArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     context = std::max<int64_t>(context, args.positions[t] + 1);
   }
-  AttendStep step{args,
-                  MakeAttentionLayout(args.tokens, args.heads, args.kv_heads,
-                                      args.group, args.head_dim, context,
-                                      args.pool->num_threads()),
-                  {},
-                  nullptr};
+  AttendStep step{
+      args,
+      MakeAttentionLayout(args.tokens, args.heads, args.kv_heads, args.group,
+                          args.head_dim, context, args.pool->num_threads()),
+      {},
+      nullptr};
   step.runs = reinterpret_cast<AttentionRun*>(args.scratch + step.layout.runs);
   step.plan = PlanAttention(args, step.layout, step.runs);
   if (step.plan.split) {
@@ -148,15 +145,16 @@ void Attend(const AttentionArgs& args) {
   // Last first: the later tiles of a prompt have the longer contexts.
   std::atomic<int64_t> left{step.plan.num_units};
   const auto work = [&](int thread) HWY_ATTR {
-    WithElementType(args.state->encoding, args.state->data,
-                    [&](auto* data) HWY_ATTR {
-      using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
-      while (true) {
-        const int64_t unit = left.fetch_sub(1, std::memory_order_relaxed) - 1;
-        if (unit < 0) return;
-        RunUnit<T>(step, unit, thread);
-      }
-    });
+    WithElementType(
+        args.state->encoding, args.state->data, [&](auto* data) HWY_ATTR {
+          using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
+          while (true) {
+            const int64_t unit =
+                left.fetch_sub(1, std::memory_order_relaxed) - 1;
+            if (unit < 0) return;
+            RunUnit<T>(step, unit, thread);
+          }
+        });
   };
   // About 5 us of work: below it a second thread costs more than it brings.
   constexpr int64_t kWorthAThread = 100000;

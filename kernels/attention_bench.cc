@@ -28,8 +28,8 @@ void RunAttention(benchmark::State& bench, int64_t tokens, Encoding encoding) {
   CpuState state;
   state.encoding = encoding;
   state.block_tokens = kBlockTokens;
-  state.block_bytes = 2 * kKvHeads * kBlockTokens * kHeadDim *
-                      EncodingBits(encoding) / 8;
+  state.block_bytes =
+      2 * kKvHeads * kBlockTokens * kHeadDim * EncodingBits(encoding) / 8;
   state.num_blocks = num_blocks;
   std::vector<char> cache(num_blocks * state.block_bytes, 0);
   state.data = cache.data();
@@ -84,9 +84,9 @@ void RunAttention(benchmark::State& bench, int64_t tokens, Encoding encoding) {
   for (int64_t t = 0; t < tokens; ++t) {
     seen += static_cast<double>(positions[t] + 1);
   }
-  bench.counters["GFLOP/s"] = benchmark::Counter(
-      4 * seen * kHeads * kHeadDim * 1e-9,
-      benchmark::Counter::kIsIterationInvariantRate);
+  bench.counters["GFLOP/s"] =
+      benchmark::Counter(4 * seen * kHeads * kHeadDim * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate);
   bench.counters["GB/s"] = benchmark::Counter(
       static_cast<double>(num_blocks * state.block_bytes) * 1e-9,
       benchmark::Counter::kIsIterationInvariantRate);

@@ -22,17 +22,17 @@ void AppendKeysAndValues(const AttentionArgs& args, const float* k,
   args.pool->ParallelFor(
       args.tokens, 8192 / (cols + 1) + 1,
       [&](int64_t begin, int64_t end, int) HWY_ATTR {
-        WithElementType(args.state->encoding, args.state->data,
-                        [&](auto* data) HWY_ATTR {
-          using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
-          for (int64_t t = begin; t < end; ++t) {
-            for (int64_t kv = 0; kv < args.kv_heads; ++kv) {
-              const int64_t at = t * cols + kv * args.head_dim;
-              AppendRow<T>(args, t, kv, 0, k + at);
-              AppendRow<T>(args, t, kv, 1, v + at);
-            }
-          }
-        });
+        WithElementType(
+            args.state->encoding, args.state->data, [&](auto* data) HWY_ATTR {
+              using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
+              for (int64_t t = begin; t < end; ++t) {
+                for (int64_t kv = 0; kv < args.kv_heads; ++kv) {
+                  const int64_t at = t * cols + kv * args.head_dim;
+                  AppendRow<T>(args, t, kv, 0, k + at);
+                  AppendRow<T>(args, t, kv, 1, v + at);
+                }
+              }
+            });
       });
 }
 

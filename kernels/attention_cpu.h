@@ -56,15 +56,14 @@ struct AttentionArgs {
     const int64_t block =
         blocks[slot * blocks_per_slot + position / tokens_per_block];
     char* data = static_cast<char*>(state->data) + block * state->block_bytes;
-    const int64_t row = (part * kv_heads + kv) * tokens_per_block +
-                        position % tokens_per_block;
+    const int64_t row =
+        (part * kv_heads + kv) * tokens_per_block + position % tokens_per_block;
     return reinterpret_cast<T*>(data) + row * head_dim;
   }
   // How many of the positions [position, end) lie in the block of `position`,
   // their rows one after the other.
   int64_t Contiguous(int64_t position, int64_t end) const {
-    const int64_t left =
-        state->block_tokens - position % state->block_tokens;
+    const int64_t left = state->block_tokens - position % state->block_tokens;
     return std::min(left, end - position);
   }
 };
@@ -99,7 +98,7 @@ AttentionArgs MakeAttentionArgs(const CpuCall& call,
 struct AttentionRun {
   int32_t first_token = 0;
   int32_t num_tokens = 0;
-  int32_t parts = 0;        // chunks of the context, or tiles of tokens
+  int32_t parts = 0;          // chunks of the context, or tiles of tokens
   int32_t first_partial = 0;  // decode, split: of [kv_heads, parts]
   int32_t first_counter = 0;  // decode, split: of [kv_heads]
   int64_t first_unit = 0;
@@ -135,11 +134,10 @@ AttentionPlan PlanAttention(const AttentionArgs& args,
 
 template <typename A>
 int64_t AttentionScratch(const CpuShape& shape) {
-  return MakeAttentionLayout(shape.max_rows, shape.attrs[A::heads].i,
-                             shape.attrs[A::kv_heads].i,
-                             shape.attrs[A::group].i,
-                             shape.attrs[A::head_dim].i, shape.max_context,
-                             shape.num_threads)
+  return MakeAttentionLayout(
+             shape.max_rows, shape.attrs[A::heads].i,
+             shape.attrs[A::kv_heads].i, shape.attrs[A::group].i,
+             shape.attrs[A::head_dim].i, shape.max_context, shape.num_threads)
       .total;
 }
 

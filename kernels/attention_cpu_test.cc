@@ -271,14 +271,14 @@ void CheckSteps(const Op& op, Encoding encoding, const TestOperand* freqs,
 }
 
 const Heads kHeadCases[] = {
-    {9, 3, 3, 0, 64, 0},    // one whole small model
-    {3, 2, 2, 1, 16, 0},    // a rank that starts inside a group
-    {6, 2, 3, 0, 10, 0},    // no whole vector
-    {7, 1, 7, 0, 80, 0},    // many heads on one KV head
-    {5, 5, 1, 0, 32, 0},    // no groups
-    {4, 1, 4, 0, 24, 0},    {1, 1, 1, 0, 128, 0},
-    {6, 2, 3, 0, 16, 5},    // windows below, at and across tiles
-    {2, 1, 4, 1, 32, 64},   {3, 3, 1, 0, 10, 100},
+    {9, 3, 3, 0, 64, 0},  // one whole small model
+    {3, 2, 2, 1, 16, 0},  // a rank that starts inside a group
+    {6, 2, 3, 0, 10, 0},  // no whole vector
+    {7, 1, 7, 0, 80, 0},  // many heads on one KV head
+    {5, 5, 1, 0, 32, 0},  // no groups
+    {4, 1, 4, 0, 24, 0},   {1, 1, 1, 0, 128, 0},
+    {6, 2, 3, 0, 16, 5},  // windows below, at and across tiles
+    {2, 1, 4, 1, 32, 64},  {3, 3, 1, 0, 10, 100},
     {71, 1, 71, 0, 16, 0},  // more heads than rows of a tile
 };
 
@@ -290,6 +290,20 @@ TEST(CpuAttention, MatchesReferenceOverMixedSteps) {
       CheckSteps(op, e, nullptr, 4e-6, ++seed);
     }
   }
+}
+
+TEST(CpuAttention, EveryInstructionSetMatchesReference) {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
+    uint32_t seed = 450;
+    for (const Heads& h :
+         {kHeadCases[0], kHeadCases[1], kHeadCases[2], kHeadCases[8]}) {
+      for (Encoding e : {Encoding::kF32, Encoding::kF16, Encoding::kBF16}) {
+        const Op op = MakeOp(OpKind::kAttention, h, 1 / std::sqrt(h.dim));
+        CheckSteps(op, e, nullptr, 4e-6, ++seed);
+      }
+    }
+  });
 }
 
 TEST(CpuAttention, StaysAccurateWhenOneKeyWins) {
@@ -329,9 +343,8 @@ TEST(CpuAttention, PrefillAgreesWithDecode) {
   const std::vector<float> prefill =
       RunCpu(op, x, Batch({{1, 0, 200}}), nullptr, &whole, 2);
   for (int32_t t = 0; t < tokens; ++t) {
-    const std::vector<TestOperand> row = {Rows(x[0], t, t + 1),
-                                          Rows(x[1], t, t + 1),
-                                          Rows(x[2], t, t + 1)};
+    const std::vector<TestOperand> row = {
+        Rows(x[0], t, t + 1), Rows(x[1], t, t + 1), Rows(x[2], t, t + 1)};
     const std::vector<float> decode =
         RunCpu(op, row, Batch({{1, t, 1}}), nullptr, &single, 2);
     for (int64_t c = 0; c < op.QueryCols(); ++c) {
@@ -368,8 +381,8 @@ TEST(CpuQkvAttention, MatchesReferenceOverMixedSteps) {
       const int64_t rotary = style == RopeStyle::kHalf ? h.dim : h.dim / 4 * 2;
       const TestOperand freqs =
           TestOperand::Random(&rng, -1, rotary / 2, Encoding::kF32, 0.1f);
-      const Op op = MakeOp(OpKind::kQkvAttention, h, 1 / std::sqrt(h.dim),
-                           rotary, style);
+      const Op op =
+          MakeOp(OpKind::kQkvAttention, h, 1 / std::sqrt(h.dim), rotary, style);
       // Angles up to 90 are rounded to float: 4e-6 a score.
       CheckSteps(op, Encoding::kF32, &freqs, 4e-5, seed);
     }

@@ -176,8 +176,7 @@ HWY_INLINE void AddValuesOfHeads(const float* p, int64_t p_stride,
     float* s = sums + h * sum_stride + i;
     FloatVec acc = hn::LoadU(d, s);
     for (int64_t j = 0; j < n; ++j) {
-      const FloatVec v =
-          LoadSome(d, values + j * head_dim + i, head_dim - i);
+      const FloatVec v = LoadSome(d, values + j * head_dim + i, head_dim - i);
       acc = hn::MulAdd(hn::Set(d, p[h * p_stride + j]), v, acc);
     }
     hn::StoreU(acc, d, s);
@@ -185,9 +184,8 @@ HWY_INLINE void AddValuesOfHeads(const float* p, int64_t p_stride,
 }
 
 template <typename T>
-void AddValues(const float* p, int64_t p_stride, int64_t heads,
-               const T* values, int64_t n, int64_t head_dim, float* sums,
-               int64_t sum_stride) {
+void AddValues(const float* p, int64_t p_stride, int64_t heads, const T* values,
+               int64_t n, int64_t head_dim, float* sums, int64_t sum_stride) {
   for (int64_t h = 0; h < heads;) {
     const float* w = p + h * p_stride;
     float* s = sums + h * sum_stride;
@@ -261,8 +259,8 @@ void AttendChunk(const AttentionArgs& args, const AttentionLayout& layout,
   for (int64_t p = begin; p < end;) {
     const int64_t n = args.Contiguous(p, end);
     AddValues(scores + (p - begin), score_stride, heads,
-              args.Row<const T>(slot, p, kv, 1), n, args.head_dim,
-              partial.sums, dim);
+              args.Row<const T>(slot, p, kv, 1), n, args.head_dim, partial.sums,
+              dim);
     p += n;
   }
 }

@@ -38,21 +38,21 @@ AttentionLayout MakeAttentionLayout(int64_t tokens, int64_t heads,
 
   const int64_t split_units = kAttentionUnitsPerThread * num_threads;
   l.runs = 0;
-  l.counters = RoundUp(tokens * static_cast<int64_t>(sizeof(AttentionRun)),
-                       kAlign);
+  l.counters =
+      RoundUp(tokens * static_cast<int64_t>(sizeof(AttentionRun)), kAlign);
   l.threads = l.counters + RoundUp(split_units * 4, kAlign);
   l.partials = l.threads + num_threads * l.thread_bytes;
   l.total = l.partials;
   if (num_threads > 1 && kv_heads > 0) {
-    l.total += split_units * CeilDiv(context + kAttentionChunk, kAttentionChunk) *
+    l.total += split_units *
+               CeilDiv(context + kAttentionChunk, kAttentionChunk) *
                l.partial_floats * kFloat;
   }
   return l;
 }
 
 AttentionPlan PlanAttention(const AttentionArgs& args,
-                            const AttentionLayout& layout,
-                            AttentionRun* runs) {
+                            const AttentionLayout& layout, AttentionRun* runs) {
   AttentionPlan plan;
   if (args.heads == 0 || args.kv_heads == 0) return plan;
   for (int64_t t = 0; t < args.tokens;) {
@@ -67,9 +67,10 @@ AttentionPlan PlanAttention(const AttentionArgs& args,
     run = AttentionRun();
     run.first_token = static_cast<int32_t>(t);
     run.num_tokens = static_cast<int32_t>(end - t);
-    run.parts = run.decode() ? 1
-                             : static_cast<int32_t>(CeilDiv(
-                                   end - t, layout.tile_tokens));
+    run.parts =
+        run.decode()
+            ? 1
+            : static_cast<int32_t>(CeilDiv(end - t, layout.tile_tokens));
     const int64_t last = args.positions[end - 1];
     const int64_t keys = last + 1 - args.FirstKey(last);
     plan.multiply_adds += (end - t) * keys * args.heads * args.head_dim * 2;
@@ -86,9 +87,9 @@ AttentionPlan PlanAttention(const AttentionArgs& args,
     AttentionRun& run = runs[i];
     if (run.decode() && plan.split) {
       const int64_t position = args.positions[run.first_token];
-      run.parts = static_cast<int32_t>(
-          position / kAttentionChunk -
-          args.FirstKey(position) / kAttentionChunk + 1);
+      run.parts =
+          static_cast<int32_t>(position / kAttentionChunk -
+                               args.FirstKey(position) / kAttentionChunk + 1);
       run.first_partial = partials;
       run.first_counter = counters;
       partials += run.parts * kv_heads;

@@ -21,8 +21,7 @@ namespace HWY_NAMESPACE {
 // up to 3 more columns are overwritten.
 #if HWY_TARGET == HWY_SCALAR
 template <typename T>
-void TransposeKeys(const T* keys, int64_t n, int64_t head_dim,
-                   float* columns) {
+void TransposeKeys(const T* keys, int64_t n, int64_t head_dim, float* columns) {
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = 0; i < head_dim; ++i) {
       columns[i * kAttentionKeyStride + j] =
@@ -32,8 +31,7 @@ void TransposeKeys(const T* keys, int64_t n, int64_t head_dim,
 }
 #else
 template <typename T>
-void TransposeKeys(const T* keys, int64_t n, int64_t head_dim,
-                   float* columns) {
+void TransposeKeys(const T* keys, int64_t n, int64_t head_dim, float* columns) {
   const Floats4 d;
   const hn::RepartitionToWide<Floats4> d64;
   for (int64_t j = 0; j < n; j += 4) {
@@ -75,9 +73,8 @@ void CopyValues(const T* values, int64_t n, int64_t head_dim,
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = 0; i < padded_dim; i += lanes) {
       const int64_t left = head_dim - i;
-      const FloatVec v = left > 0
-                             ? LoadSome(d, values + j * head_dim + i, left)
-                             : hn::Zero(d);
+      const FloatVec v =
+          left > 0 ? LoadSome(d, values + j * head_dim + i, left) : hn::Zero(d);
       hn::StoreU(v, d, rows + j * padded_dim + i);
     }
   }
@@ -95,8 +92,8 @@ HWY_INLINE void MultiplyBlock(const float* a, int64_t a_stride, const float* b,
   FloatVec sums[kRows][kVecs];
   for (int r = 0; r < kRows; ++r) {
     for (int i = 0; i < kVecs; ++i) {
-      sums[r][i] = kAdd ? hn::LoadU(d, c + r * c_stride + i * lanes)
-                        : hn::Zero(d);
+      sums[r][i] =
+          kAdd ? hn::LoadU(d, c + r * c_stride + i * lanes) : hn::Zero(d);
     }
   }
   for (int64_t k = 0; k < depth; ++k) {
@@ -174,9 +171,12 @@ inline float SoftenRow(float* scores, int64_t cols, int64_t low, int64_t high,
     hn::StoreU(e, d, scores + j);
     sum = hn::Add(sum, e);
   }
+  const float now = hn::GetLane(top);
+  // Mostly the same: then nothing waits for e^0.
   const float factor =
-      hn::GetLane(ExpFloat(d, hn::Sub(hn::Set(d, *most), top)));
-  *most = hn::GetLane(top);
+      now == *most ? 1.0f
+                   : hn::GetLane(ExpFloat(d, hn::Sub(hn::Set(d, *most), top)));
+  *most = now;
   *total = *total * factor + hn::GetLane(hn::SumOfLanes(d, sum));
   return factor;
 }
@@ -201,18 +201,17 @@ void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
   const int64_t head_dim = args.head_dim, dim = layout.padded_dim;
   const int64_t rows = tokens * heads;
   const int64_t padded_rows =
-      (rows + kAttentionRowGrain - 1) / kAttentionRowGrain *
-      kAttentionRowGrain;
+      (rows + kAttentionRowGrain - 1) / kAttentionRowGrain * kAttentionRowGrain;
   const int64_t slot = args.slots[first];
   const int64_t q_cols = args.heads * head_dim;
 
   float* keys = scratch;  // [head_dim, kAttentionKeyStride]
   float* values = keys + head_dim * kAttentionKeyStride;
-  float* q = values + kAttentionTileKeys * dim;     // [rows, dim]
-  float* scores = q + layout.tile_rows * dim;       // [rows, tile keys]
+  float* q = values + kAttentionTileKeys * dim;  // [rows, dim]
+  float* scores = q + layout.tile_rows * dim;    // [rows, tile keys]
   float* sums = scores + layout.tile_rows * kAttentionTileKeys;
-  float* most = sums + layout.tile_rows * dim;      // [rows]
-  float* total = most + layout.tile_rows;           // [rows]
+  float* most = sums + layout.tile_rows * dim;  // [rows]
+  float* total = most + layout.tile_rows;       // [rows]
 
   // Row t * heads + h is head h of token t.
   std::fill_n(q, padded_rows * dim, 0.0f);
@@ -245,12 +244,11 @@ void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
                     high, scores, kAttentionTileKeys);
     for (int64_t r = 0; r < padded_rows; ++r) {
       // Rows of padding see what the last token sees; nobody reads them.
-      const int64_t position =
-          first_position + std::min(r / heads, tokens - 1);
-      const float factor = SoftenRow(
-          scores + r * kAttentionTileKeys, high,
-          std::max(args.FirstKey(position) - tile, int64_t{0}),
-          std::min(position + 1 - tile, high), &most[r], &total[r]);
+      const int64_t position = first_position + std::min(r / heads, tokens - 1);
+      const float factor =
+          SoftenRow(scores + r * kAttentionTileKeys, high,
+                    std::max(args.FirstKey(position) - tile, int64_t{0}),
+                    std::min(position + 1 - tile, high), &most[r], &total[r]);
       if (factor != 1.0f) ScaleRow(sums + r * dim, dim, factor);
     }
     Multiply<true>(scores + low, kAttentionTileKeys, values + low * dim, dim,

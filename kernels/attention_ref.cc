@@ -15,9 +15,8 @@ absl::Status CheckRefAttention(const RefAttentionParams& a,
                                const RefTensor* slots, const RefTensor* blocks,
                                int64_t tokens, const RefState* state) {
   const bool covered =
-      a.heads == 0 ||
-      (a.group > 0 && a.head_offset >= 0 &&
-       (a.head_offset + a.heads - 1) / a.group < a.kv_heads);
+      a.heads == 0 || (a.group > 0 && a.head_offset >= 0 &&
+                       (a.head_offset + a.heads - 1) / a.group < a.kv_heads);
   if (!covered || a.heads < 0 || a.kv_heads < 0 || a.head_dim < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         a.op, ": ", a.heads, " heads in groups of ", a.group, " from offset ",
@@ -51,8 +50,8 @@ void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
     const int64_t last = static_cast<int64_t>(positions.data[t]);
     const auto& keys = state->keys[slot];
     const auto& values = state->values[slot];
-    const auto first = a.window > 0 ? keys.upper_bound(last - a.window)
-                                    : keys.begin();
+    const auto first =
+        a.window > 0 ? keys.upper_bound(last - a.window) : keys.begin();
     const auto end = keys.upper_bound(last);
     for (int64_t h = 0; h < a.heads; ++h) {
       const int64_t kv = (a.head_offset + h) / a.group * a.head_dim;
@@ -86,21 +85,19 @@ absl::Status RefAttention(const RefCall& call, RefTensor* out) {
   using A = attr::Attention;
   const Attr* attrs = call.attrs;
   const RefAttentionParams a = {
-      "attention",          attrs[A::heads].i,    attrs[A::kv_heads].i,
-      attrs[A::group].i,    attrs[A::head_offset].i,
-      attrs[A::head_dim].i, attrs[A::window].i,   attrs[A::scale].f};
+      "attention",        attrs[A::heads].i,       attrs[A::kv_heads].i,
+      attrs[A::group].i,  attrs[A::head_offset].i, attrs[A::head_dim].i,
+      attrs[A::window].i, attrs[A::scale].f};
   const RefTensor* q = call.maybe(O::q);
-  DS_RETURN_IF_ERROR(
-      CheckRefShape(a.op, "q", q, {-1, a.heads * a.head_dim}));
+  DS_RETURN_IF_ERROR(CheckRefShape(a.op, "q", q, {-1, a.heads * a.head_dim}));
   const int64_t tokens = q->rows();
   for (int i : {O::k, O::v}) {
-    DS_RETURN_IF_ERROR(CheckRefShape(a.op, i == O::k ? "k" : "v",
-                                     call.maybe(i),
+    DS_RETURN_IF_ERROR(CheckRefShape(a.op, i == O::k ? "k" : "v", call.maybe(i),
                                      {tokens, a.kv_heads * a.head_dim}));
   }
-  DS_RETURN_IF_ERROR(CheckRefAttention(
-      a, call.maybe(O::positions), call.maybe(O::slots), call.maybe(O::blocks),
-      tokens, call.state));
+  DS_RETURN_IF_ERROR(
+      CheckRefAttention(a, call.maybe(O::positions), call.maybe(O::slots),
+                        call.maybe(O::blocks), tokens, call.state));
   RunRefAttention(a, *q, call.in(O::k), call.in(O::v), call.in(O::positions),
                   call.in(O::slots), call.state, out);
   return absl::OkStatus();

@@ -104,9 +104,8 @@ absl::Status CpuCheck(OpKind kind, const Encoding* encodings, int count) {
     // After the operands of a State op, its state's encoding may follow.
     const bool is_state = i == operands && op->effect == Effect::kState;
     if (i >= operands && !is_state) {
-      return absl::UnimplementedError(
-          absl::StrCat(op->spelling, ": ", count, " operands; takes ",
-                       operands));
+      return absl::UnimplementedError(absl::StrCat(
+          op->spelling, ": ", count, " operands; takes ", operands));
     }
     const Takes takes = is_state ? Takes::kFloats : OperandTakes(kind, i);
     if (!IsAllowed(takes, encodings[i])) {

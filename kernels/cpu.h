@@ -49,7 +49,9 @@ struct CpuCall {
 };
 
 // Runs in a step: no allocation, no system call but the pool's, no failure
-// (everything was checked by CpuCheck). Rows may be 0.
+// (everything was checked by CpuCheck). Rows may be 0. `out` may be in[0] of
+// AddBias, Add, Mul, RmsNorm, LayerNorm, Rope and Activation. A token's result
+// has the same bits whatever else is in the step and however many threads run.
 #define DS_CPU_Pure(Name) void Cpu##Name(const CpuCall&);
 #define DS_CPU_State(Name) void Cpu##Name(const CpuCall&);
 #define DS_CPU_Collective(Name)
@@ -74,7 +76,8 @@ struct CpuShape {
 int64_t CpuScratchBytes(OpKind kind, const CpuShape& shape);
 
 // Whether this back end runs the op with these encodings of its operands
-// (Unimplemented with the names when not). `encodings` in operand order.
+// (Unimplemented with the names when not). `encodings` in operand order; after
+// those of a State op, the encoding of its state may follow.
 absl::Status CpuCheck(OpKind kind, const Encoding* encodings, int count);
 
 // "AVX3", "AVX2", ...: the instruction set that will be used.

@@ -42,19 +42,18 @@ void Embed(const CpuCall& call) {
   const CpuOperand& table = call.in[operand::Embed::table];
   const int64_t first = call.attrs[attr::Embed::begin].i;
   const int64_t cols = call.out_cols;
-  call.pool->ParallelFor(
-      call.out_rows, 16384 / (cols + 1) + 1,
-      [&](int64_t begin, int64_t end, int) HWY_ATTR {
-        for (int64_t t = begin; t < end; ++t) {
-          const int64_t row = ids[t] - first;
-          float* to = call.out + t * cols;
-          if (row < 0 || row >= table.rows) {
-            std::fill_n(to, cols, 0.0f);
-          } else {
-            EmbedRow(table, row, to);
-          }
-        }
-      });
+  call.pool->ParallelFor(call.out_rows, 16384 / (cols + 1) + 1,
+                         [&](int64_t begin, int64_t end, int) HWY_ATTR {
+                           for (int64_t t = begin; t < end; ++t) {
+                             const int64_t row = ids[t] - first;
+                             float* to = call.out + t * cols;
+                             if (row < 0 || row >= table.rows) {
+                               std::fill_n(to, cols, 0.0f);
+                             } else {
+                               EmbedRow(table, row, to);
+                             }
+                           }
+                         });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

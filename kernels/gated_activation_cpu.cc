@@ -39,13 +39,13 @@ void GatedPart(const float* x, float* y, int64_t n) {
 void GatedAct(const CpuCall& call) {
   const CpuOperand& x = call.in[operand::GatedAct::x];
   const Act kind = static_cast<Act>(call.attrs[attr::GatedAct::kind].i);
-  call.pool->ParallelFor(
-      x.rows * (x.cols / 2), 4096,
-      [&](int64_t begin, int64_t end, int) HWY_ATTR {
-        WithAct(kind, [&]<Act kAct>() HWY_ATTR {
-          GatedPart<kAct>(x.f32() + 2 * begin, call.out + begin, end - begin);
-        });
-      });
+  call.pool->ParallelFor(x.rows * (x.cols / 2), 4096,
+                         [&](int64_t begin, int64_t end, int) HWY_ATTR {
+                           WithAct(kind, [&]<Act kAct>() HWY_ATTR {
+                             GatedPart<kAct>(x.f32() + 2 * begin,
+                                             call.out + begin, end - begin);
+                           });
+                         });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -2,6 +2,7 @@
 #ifndef DEEPSLICE_KERNELS_KERNEL_TESTING_H_
 #define DEEPSLICE_KERNELS_KERNEL_TESTING_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,8 +15,12 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu.h"
 #include "kernels/reference.h"
+#include "kernels/simd_targets.h"
 #include "schema/base/dtype.h"
 #include "schema/encoding.h"
+
+// After simd_targets.h.
+#include "hwy/highway.h"
 
 namespace deepslice {
 
@@ -129,8 +134,8 @@ inline testing::AssertionResult Close(const std::vector<float>& got,
                                       double absolute, const std::string& what,
                                       uint32_t seed) {
   if (got.size() != want.data.size()) {
-    return testing::AssertionFailure() << what << ": " << got.size()
-                                       << " values, not " << want.data.size();
+    return testing::AssertionFailure()
+           << what << ": " << got.size() << " values, not " << want.data.size();
   }
   for (size_t i = 0; i < got.size(); ++i) {
     const double allowed = absolute + relative * std::fabs(want.data[i]);
@@ -142,6 +147,21 @@ inline testing::AssertionResult Close(const std::vector<float>& got,
     }
   }
   return testing::AssertionSuccess();
+}
+
+// Calls f(name) once with each instruction set that was compiled
+// and that this machine has.
+template <typename F>
+void ForEachTarget(F f) {
+  const int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;
+  for (int64_t left = supported; left != 0; left &= left - 1) {
+    const int64_t target = left & -left;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    f(std::string(hwy::TargetName(target)));
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 // Floats before and after an output, to see writes beyond its ends.

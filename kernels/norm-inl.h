@@ -42,8 +42,7 @@ HWY_INLINE double RowSum(const float* x, int64_t n, Vector vector,
 
 inline double Sum(const float* x, int64_t n) {
   return RowSum(
-      x, n, [](auto v) HWY_ATTR { return v; },
-      [](double v) { return v; });
+      x, n, [](auto v) HWY_ATTR { return v; }, [](double v) { return v; });
 }
 
 // Sum of (x[c] - mean)^2.

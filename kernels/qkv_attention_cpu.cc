@@ -1,4 +1,4 @@
-// CPU kernel of QkvAttention: splits the row, rotates q and k, appends, attends.
+// CPU kernel of QkvAttention: splits and rotates the row, appends, attends.
 #include "kernels/attention_cpu.h"
 #include "kernels/cpu.h"
 #include "kernels/cpu_scratch.h"
@@ -18,6 +18,7 @@ struct QkvRope {
 #endif
 
 #include "kernels/simd_targets.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/qkv_attention_cpu.cc"
 #include "hwy/foreach_target.h"
@@ -53,11 +54,9 @@ void SplitRow(const AttentionArgs& args, const QkvRope& rope, const float* qkv,
   float* cosines = scratch;
   float* sines = cosines + stride;
   float* head = sines + stride;
-  WithElementType(rope.freqs.encoding, rope.freqs.data,
-                  [&](auto* f) HWY_ATTR {
-                    RopeAngles(args.positions[t], f, rope.half, rope.scale,
-                               cosines, sines);
-                  });
+  WithElementType(rope.freqs.encoding, rope.freqs.data, [&](auto* f) HWY_ATTR {
+    RopeAngles(args.positions[t], f, rope.half, rope.scale, cosines, sines);
+  });
   for (int64_t h = 0; h < args.heads; ++h) {
     RotateHead(q + h * dim, cosines, sines, rope.half, dim, rope.style,
                out + h * dim);
@@ -79,13 +78,13 @@ void SplitRows(const AttentionArgs& args, const QkvRope& rope,
       [&](int64_t begin, int64_t end, int thread) HWY_ATTR {
         float* scratch = reinterpret_cast<float*>(
             args.scratch + layout.threads + thread * layout.thread_bytes);
-        WithElementType(args.state->encoding, args.state->data,
-                        [&](auto* data) HWY_ATTR {
-          using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
-          for (int64_t t = begin; t < end; ++t) {
-            SplitRow<T>(args, rope, qkv, t, scratch, layout.padded_dim);
-          }
-        });
+        WithElementType(
+            args.state->encoding, args.state->data, [&](auto* data) HWY_ATTR {
+              using T = std::remove_cv_t<std::remove_pointer_t<decltype(data)>>;
+              for (int64_t t = begin; t < end; ++t) {
+                SplitRow<T>(args, rope, qkv, t, scratch, layout.padded_dim);
+              }
+            });
       });
 }
 

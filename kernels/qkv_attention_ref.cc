@@ -11,10 +11,10 @@ absl::Status RefQkvAttention(const RefCall& call, RefTensor* out) {
   using O = operand::QkvAttention;
   using A = attr::QkvAttention;
   const Attr* attrs = call.attrs;
-  const RefAttentionParams a = {
-      "qkv_attention",      attrs[A::heads].i,       attrs[A::kv_heads].i,
-      attrs[A::group].i,    attrs[A::head_offset].i, attrs[A::head_dim].i,
-      attrs[A::window].i,   attrs[A::scale].f};
+  const RefAttentionParams a = {"qkv_attention",         attrs[A::heads].i,
+                                attrs[A::kv_heads].i,    attrs[A::group].i,
+                                attrs[A::head_offset].i, attrs[A::head_dim].i,
+                                attrs[A::window].i,      attrs[A::scale].f};
   const int64_t q_cols = a.heads * a.head_dim;
   const int64_t kv_cols = a.kv_heads * a.head_dim;
   const RefTensor* qkv = call.maybe(O::qkv);
@@ -33,8 +33,7 @@ absl::Status RefQkvAttention(const RefCall& call, RefTensor* out) {
           absl::StrCat(a.op, ": rotary_dim ", rotary_dim,
                        "; must be even and at most head_dim ", a.head_dim));
     }
-    DS_RETURN_IF_ERROR(
-        CheckRefShape(a.op, "freqs", freqs, {rotary_dim / 2}));
+    DS_RETURN_IF_ERROR(CheckRefShape(a.op, "freqs", freqs, {rotary_dim / 2}));
   }
   RefTensor q, k, v;
   ResizeRef({tokens, q_cols}, &q);

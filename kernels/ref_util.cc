@@ -23,26 +23,25 @@ absl::Status CheckRefShape(absl::string_view op, absl::string_view operand,
     count *= t->shape[i];
   }
   if (!same) {
-    std::string allowed = absl::StrCat(
-        "[",
-        absl::StrJoin(want, ", ",
-                      [](std::string* s, int64_t d) {
-                        if (d < 0) {
-                          absl::StrAppend(s, "*");
-                        } else {
-                          absl::StrAppend(s, d);
-                        }
-                      }),
-        "]");
+    std::string allowed =
+        absl::StrCat("[",
+                     absl::StrJoin(want, ", ",
+                                   [](std::string* s, int64_t d) {
+                                     if (d < 0) {
+                                       absl::StrAppend(s, "*");
+                                     } else {
+                                       absl::StrAppend(s, d);
+                                     }
+                                   }),
+                     "]");
     return absl::InvalidArgumentError(
         absl::StrCat(op, ": ", operand, ": shape ", RefShapeText(t->shape),
                      "; must be ", allowed));
   }
   if (count != static_cast<int64_t>(t->data.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(op, ": ", operand, ": ", t->data.size(),
-                     " values; its shape ", RefShapeText(t->shape), " needs ",
-                     count));
+    return absl::InvalidArgumentError(absl::StrCat(
+        op, ": ", operand, ": ", t->data.size(), " values; its shape ",
+        RefShapeText(t->shape), " needs ", count));
   }
   return absl::OkStatus();
 }

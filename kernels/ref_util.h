@@ -31,7 +31,8 @@ struct RefAttentionParams {
   int64_t heads, kv_heads, group, head_offset, head_dim, window;
   double scale;
 };
-absl::Status CheckRefAttention(const RefAttentionParams& a, const RefTensor* positions,
+absl::Status CheckRefAttention(const RefAttentionParams& a,
+                               const RefTensor* positions,
                                const RefTensor* slots, const RefTensor* blocks,
                                int64_t tokens, const RefState* state);
 void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,

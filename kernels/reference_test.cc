@@ -23,8 +23,8 @@ Attr F(double f) {
 
 // Operands in table order; nullptr is an absent one.
 absl::Status RunOp(OpKind kind, const std::vector<const RefTensor*>& operands,
-                 const std::vector<Attr>& attrs, RefTensor* out,
-                 RefState* state = nullptr) {
+                   const std::vector<Attr>& attrs, RefTensor* out,
+                   RefState* state = nullptr) {
   RefCall call;
   for (size_t i = 0; i < operands.size(); ++i) call.operands[i] = operands[i];
   call.attrs = attrs.data();
@@ -66,8 +66,7 @@ TEST(RefLinear, RejectsAWeightOfAnotherDepth) {
   const RefTensor w{{2, 2}, {1, 2, 3, 4}};
   RefTensor y;
   DS_EXPECT_ERROR(RunOp(OpKind::kLinear, {&x, &w, nullptr, nullptr}, {}, &y),
-                  kInvalidArgument,
-                  "linear: w: shape [2, 2]; must be [*, 3]");
+                  kInvalidArgument, "linear: w: shape [2, 2]; must be [*, 3]");
 }
 
 TEST(RefLinear, RejectsDataThatDoesNotFillItsShape) {
@@ -144,15 +143,14 @@ TEST(RefRope, RotatesHalvesOrPairsAndLeavesTheRest) {
   const RefTensor positions{{1}, {3}};
   const RefTensor freqs{{2}, {quarter / 3, 2 * quarter / 3}};
   RefTensor y;
-  DS_ASSERT_OK(RunOp(OpKind::kRope, {&x, &positions, &freqs},
-                   {I(2), I(5), I(4),
-                    I(static_cast<int64_t>(RopeStyle::kHalf)), F(1)},
-                   &y));
+  DS_ASSERT_OK(RunOp(
+      OpKind::kRope, {&x, &positions, &freqs},
+      {I(2), I(5), I(4), I(static_cast<int64_t>(RopeStyle::kHalf)), F(1)}, &y));
   ExpectTensor(y, {1, 10}, {-3, -2, 1, -4, 5, -13, -12, 11, -14, 15});
   DS_ASSERT_OK(RunOp(OpKind::kRope, {&x, &positions, &freqs},
-                   {I(2), I(5), I(4),
-                    I(static_cast<int64_t>(RopeStyle::kInterleaved)), F(2)},
-                   &y));
+                     {I(2), I(5), I(4),
+                      I(static_cast<int64_t>(RopeStyle::kInterleaved)), F(2)},
+                     &y));
   ExpectTensor(y, {1, 10}, {-4, 2, -6, -8, 5, -24, 22, -26, -28, 15});
 }
 
@@ -162,7 +160,7 @@ TEST(RefRope, RejectsAnOddRotaryDim) {
   const RefTensor freqs{{1}, {1}};
   RefTensor y;
   DS_EXPECT_ERROR(RunOp(OpKind::kRope, {&x, &positions, &freqs},
-                      {I(1), I(4), I(3), I(0), F(1)}, &y),
+                        {I(1), I(4), I(3), I(0), F(1)}, &y),
                   kInvalidArgument, "rotary_dim must be even");
 }
 
@@ -179,14 +177,14 @@ TEST(RefAttention, ReadsTheKvHeadOfEachGroupAndTheState) {
       v0{{1, 2}, {1, 10}}, p0{{1}, {0}};
   RefTensor y;
   DS_ASSERT_OK(RunOp(OpKind::kAttention, {&q0, &k0, &v0, &p0, &slots, &blocks},
-                   kThreeHeads, &y, &state));
+                     kThreeHeads, &y, &state));
   ExpectTensor(y, {1, 3}, {1, 10, 10});
   // Position 1: keys ln 3, values 2 and 20. Weights 1 : 3^q.
   const double ln3 = std::log(3.0);
   const RefTensor q1{{1, 3}, {1, 0, -1}}, k1{{1, 2}, {ln3, ln3}},
       v1{{1, 2}, {2, 20}}, p1{{1}, {1}};
   DS_ASSERT_OK(RunOp(OpKind::kAttention, {&q1, &k1, &v1, &p1, &slots, &blocks},
-                   kThreeHeads, &y, &state));
+                     kThreeHeads, &y, &state));
   ExpectTensor(y, {1, 3}, {7.0 / 4, 15, 10 * 3.0 / 4 + 20 * 1.0 / 4});
 }
 
@@ -197,14 +195,14 @@ TEST(RefAttention, IsCausalAndWindowedWithinOneStep) {
       slots{{4}, {0, 0, 0, 1}}, blocks{{2, 1}, {0, 1}};
   RefState state;
   RefTensor y;
-  DS_ASSERT_OK(RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots,
-                                        &blocks},
-                   {I(1), I(1), I(1), I(0), I(1), F(1), I(0)}, &y, &state));
+  DS_ASSERT_OK(RunOp(OpKind::kAttention,
+                     {&q, &k, &v, &positions, &slots, &blocks},
+                     {I(1), I(1), I(1), I(0), I(1), F(1), I(0)}, &y, &state));
   ExpectTensor(y, {4, 1}, {2, 3, 4, 100});
   RefState windowed;
-  DS_ASSERT_OK(RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots,
-                                        &blocks},
-                   {I(1), I(1), I(1), I(0), I(1), F(1), I(2)}, &y, &windowed));
+  DS_ASSERT_OK(
+      RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
+            {I(1), I(1), I(1), I(0), I(1), F(1), I(2)}, &y, &windowed));
   ExpectTensor(y, {4, 1}, {2, 3, 5, 100});
 }
 
@@ -213,14 +211,14 @@ TEST(RefAttention, RejectsAHeadWithoutAKvHead) {
       positions{{1}, {0}}, slots{{1}, {0}}, blocks{{1, 1}, {0}};
   RefState state;
   RefTensor y;
-  DS_EXPECT_ERROR(RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots,
-                                           &blocks},
-                      {I(3), I(1), I(2), I(0), I(1), F(1), I(0)}, &y, &state),
-                  kInvalidArgument, "every query head needs a KV head");
-  DS_EXPECT_ERROR(RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots,
-                                           &blocks},
-                      {I(3), I(1), I(3), I(0), I(1), F(1), I(0)}, &y, nullptr),
-                  kInvalidArgument, "attention: no state");
+  DS_EXPECT_ERROR(
+      RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
+            {I(3), I(1), I(2), I(0), I(1), F(1), I(0)}, &y, &state),
+      kInvalidArgument, "every query head needs a KV head");
+  DS_EXPECT_ERROR(
+      RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
+            {I(3), I(1), I(3), I(0), I(1), F(1), I(0)}, &y, nullptr),
+      kInvalidArgument, "attention: no state");
 }
 
 TEST(RefQkvAttention, RotatesQAndKButNotV) {
@@ -233,22 +231,21 @@ TEST(RefQkvAttention, RotatesQAndKButNotV) {
   const RefTensor positions{{2}, {0, 1}}, slots{{2}, {0, 0}},
       blocks{{1, 1}, {0}}, freqs{{1}, {quarter}};
   const double ln2 = std::log(2.0);
-  const std::vector<Attr> attrs = {I(2), I(1), I(2), I(0), I(2),
+  const std::vector<Attr> attrs = {I(2),   I(1), I(2), I(0), I(2),
                                    F(ln2), I(0), I(2), I(0), F(1)};
   RefState state;
   RefTensor y;
   DS_ASSERT_OK(RunOp(OpKind::kQkvAttention,
-                   {&qkv, &positions, &slots, &blocks, &freqs}, attrs, &y,
-                   &state));
+                     {&qkv, &positions, &slots, &blocks, &freqs}, attrs, &y,
+                     &state));
   // Head 0 of token 1: scores 1 and 0, weights 2 : 1. Head 1: q = (0, 1) turned
   // is (-1, 0): scores 0 and 1, weights 1 : 2.
-  ExpectTensor(y, {2, 4},
-               {5, 6, 5, 6, 17.0 / 3, 20.0 / 3, 19.0 / 3, 22.0 / 3});
+  ExpectTensor(y, {2, 4}, {5, 6, 5, 6, 17.0 / 3, 20.0 / 3, 19.0 / 3, 22.0 / 3});
   // Without freqs nothing turns: head 0 sees scores 0, 0; head 1 sees 1, 1.
   RefState plain;
   DS_ASSERT_OK(RunOp(OpKind::kQkvAttention,
-                   {&qkv, &positions, &slots, &blocks, nullptr}, attrs, &y,
-                   &plain));
+                     {&qkv, &positions, &slots, &blocks, nullptr}, attrs, &y,
+                     &plain));
   ExpectTensor(y, {2, 4}, {5, 6, 5, 6, 6, 7, 6, 7});
 }
 
@@ -256,9 +253,9 @@ TEST(RefActivation, KnowsEveryKind) {
   const RefTensor x{{1, 3}, {-1, 0, 2}};
   const auto run = [&](Act kind) {
     RefTensor y;
-    EXPECT_TRUE(RunOp(OpKind::kActivation, {&x},
-                    {I(static_cast<int64_t>(kind))}, &y)
-                    .ok());
+    EXPECT_TRUE(
+        RunOp(OpKind::kActivation, {&x}, {I(static_cast<int64_t>(kind))}, &y)
+            .ok());
     return y;
   };
   const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };

@@ -28,7 +28,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<Floats>;
 
-inline int64_t FloatLanes() { return static_cast<int64_t>(hn::Lanes(Floats())); }
+inline int64_t FloatLanes() {
+  return static_cast<int64_t>(hn::Lanes(Floats()));
+}
 
 // ---- loads: as many elements as d has lanes, converted exactly -------------
 
@@ -133,7 +135,10 @@ HWY_INLINE hn::Vec<D> ExpFloat(D d, hn::Vec<D> x) {
   const auto too_low = hn::Lt(x, hn::Set(d, -87.3f));
   // In this order x86 gives NaN for NaN.
   x = hn::Min(hn::Set(d, 88.0f), x);
-  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
+  const auto magic = hn::Set(d, 12582912.0f);
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const auto n = hn::Sub(shifted, magic);
   // ln 2 in two parts, the first with few bits so that n times it is exact.
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
@@ -144,8 +149,9 @@ HWY_INLINE hn::Vec<D> ExpFloat(D d, hn::Vec<D> x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.1666652113199234f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.4999999403953552f));
   const auto y = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127));
-  const auto power = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
+  const auto power =
+      hn::BitCast(d, hn::Add(exponent, hn::BitCast(di, hn::Set(d, 1.0f))));
   return hn::IfThenElse(too_low, hn::Zero(d), hn::Mul(y, power));
 }
 
