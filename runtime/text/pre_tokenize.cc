@@ -194,8 +194,11 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(
   for (size_t i = 0; i < steps.size(); ++i) {
     Step step{steps[i], nullptr};
     const bool split = step.spec.kind == PreTokenizerKind::kSplit;
-    if (split && step.spec.pattern.empty()) {
-      return absl::InvalidArgumentError("a Split has an empty pattern");
+    // A literal that is not UTF-8 could cut a character in two.
+    if (split && (step.spec.pattern.empty() ||
+                  !IsValidUtf8(step.spec.pattern))) {
+      return absl::InvalidArgumentError(
+          "a Split has a pattern that is empty or not UTF-8");
     }
     absl::string_view pattern;
     if (split && step.spec.is_regex) pattern = step.spec.pattern;

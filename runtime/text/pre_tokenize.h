@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/text/regex.h"
+#include "runtime/text/pcre_regex.h"
 #include "runtime/text/tokenizer_spec.h"
 
 namespace deepslice {

@@ -27,6 +27,10 @@ absl::Status TokenizerBuilder::Place(absl::string_view text, int64_t id,
         absl::StrCat("token ", Quote(text), " has id ", id, "; ids are 0 to ",
                      limits::kVocab - 1));
   }
+  if (!IsValidUtf8(text)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token ", id, " (", Quote(text), ") is not UTF-8"));
+  }
   const auto index = static_cast<size_t>(id);
   if (index >= texts_.size()) {
     texts_.resize(index + 1);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/text/regex.h"
+#include "runtime/text/pcre_regex.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 

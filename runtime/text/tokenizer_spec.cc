@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/text/utf8.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
@@ -196,10 +197,12 @@ void ReadAdded(Reader& r, TokenizerSpec* spec) {
     t.rstrip = flags & kFlagRstrip;
     t.normalized = flags & kFlagNormalized;
     t.special = flags & kFlagSpecial;
-    if (seen[t.id] || spec->token(t.id).empty() ||
-        spec->token(t.id).size() > limits::kAddedTokenBytes) {
-      return r.Fail(absl::StrCat("added token ", t.id,
-                                 " is listed twice, empty or too long"));
+    // Text that is not UTF-8 could match a part of a character.
+    const absl::string_view text = spec->token(t.id);
+    if (seen[t.id] || text.empty() || !IsValidUtf8(text) ||
+        text.size() > static_cast<size_t>(limits::kAddedTokenBytes)) {
+      return r.Fail(absl::StrCat("added token ", t.id, " is listed twice, "
+                                 "empty, too long or not UTF-8"));
     }
     const uint8_t bits = kTokenAdded | (t.special ? kTokenSpecial : 0);
     if ((spec->token_bits[t.id] & (kTokenAdded | kTokenSpecial)) != bits) {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "runtime/text/regex.h"
+#include "runtime/text/pcre_regex.h"
 #include "runtime/text/unicode_class.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/status_macros.h"

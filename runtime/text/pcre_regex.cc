@@ -1,6 +1,6 @@
 // The PCRE2 side: compile once with JIT, match anchored within limits.
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "runtime/text/regex.h"
+#include "runtime/text/pcre_regex.h"
 
 #include <pcre2.h>
 

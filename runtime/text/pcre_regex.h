@@ -1,6 +1,6 @@
 // Regular expressions of tokenizer files, matched by PCRE2 within bounds.
-#ifndef DEEPSLICE_RUNTIME_TEXT_REGEX_H_
-#define DEEPSLICE_RUNTIME_TEXT_REGEX_H_
+#ifndef DEEPSLICE_RUNTIME_TEXT_PCRE_REGEX_H_
+#define DEEPSLICE_RUNTIME_TEXT_PCRE_REGEX_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -59,4 +59,4 @@ class Regex {
 
 }  // namespace deepslice
 
-#endif  // DEEPSLICE_RUNTIME_TEXT_REGEX_H_
+#endif  // DEEPSLICE_RUNTIME_TEXT_PCRE_REGEX_H_

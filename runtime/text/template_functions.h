@@ -1,0 +1,94 @@
+// Filters, tests and methods of the template language.
+#ifndef DEEPSLICE_RUNTIME_TEXT_TEMPLATE_FUNCTIONS_H_
+#define DEEPSLICE_RUNTIME_TEXT_TEMPLATE_FUNCTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/text/template_value.h"
+#include "schema/base/limits.h"
+
+namespace deepslice {
+
+// Counts the work of one rendering against its bounds.
+class TemplateMeter {
+ public:
+  absl::Status Charge(uint64_t steps) {
+    steps_ += steps;
+    if (steps_ <= static_cast<uint64_t>(limits::kTemplateSteps)) {
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError(
+        "the chat template takes more than 1000000 steps; use another "
+        "template or a shorter conversation");
+  }
+  // The value of a new text: long ones are many steps, too long ones refused.
+  absl::StatusOr<TemplateValue> Text(MarkedText text);
+  absl::Status ChargeText(size_t bytes);
+  // Containers that are too deep or too heavy are refused.
+  absl::StatusOr<TemplateValue> List(TemplateValue::List items,
+                                     bool tuple = false);
+  absl::StatusOr<TemplateValue> Map(TemplateValue::Map map);
+  absl::StatusOr<TemplateValue> Checked(TemplateValue container);
+  // str(v), or repr(v).
+  absl::StatusOr<MarkedText> Print(const TemplateValue& v, bool repr = false);
+
+ private:
+  uint64_t steps_ = 0;
+};
+
+struct TemplateArgs {
+  std::vector<TemplateValue> positional;
+  std::vector<std::pair<std::string, TemplateValue>> named;
+
+  // By place, else by name; null when not given.
+  const TemplateValue* Get(size_t index, absl::string_view name) const;
+};
+
+bool IsTemplateFilter(absl::string_view name);
+bool IsTemplateTest(absl::string_view name);
+
+// All: InvalidArgument when a value has a kind that Python would refuse;
+// Unimplemented by name for what is outside the subset; without a line.
+absl::StatusOr<TemplateValue> ApplyTemplateFilter(absl::string_view name,
+                                                  const TemplateValue& subject,
+                                                  const TemplateArgs& args,
+                                                  TemplateMeter& meter);
+absl::StatusOr<bool> ApplyTemplateTest(absl::string_view name,
+                                       const TemplateValue& subject,
+                                       const TemplateArgs& args,
+                                       TemplateMeter& meter);
+absl::StatusOr<TemplateValue> CallTemplateMethod(const TemplateValue& subject,
+                                                 absl::string_view name,
+                                                 const TemplateArgs& args,
+                                                 TemplateMeter& meter);
+
+// a op b for + - * / // % ** ~.
+absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
+                                             const TemplateValue& a,
+                                             const TemplateValue& b,
+                                             TemplateMeter& meter);
+// a op b for == != < <= > >= in "not in".
+absl::StatusOr<bool> TemplateCompare(absl::string_view op,
+                                     const TemplateValue& a,
+                                     const TemplateValue& b,
+                                     TemplateMeter& meter);
+// What a for walks over.
+absl::StatusOr<TemplateValue::List> TemplateItems(const TemplateValue& v,
+                                                  TemplateMeter& meter);
+// v.name as well as v[name]: undefined when there is no such thing.
+absl::StatusOr<TemplateValue> TemplateAttribute(const TemplateValue& v,
+                                                absl::string_view name);
+// format % arguments.
+absl::StatusOr<TemplateValue> TemplatePercent(
+    const MarkedText& format, const TemplateValue::List& arguments,
+    TemplateMeter& meter);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_RUNTIME_TEXT_TEMPLATE_FUNCTIONS_H_

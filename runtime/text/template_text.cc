@@ -1,0 +1,252 @@
+// String operations of the template language.
+#include "runtime/text/template_text.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+
+#include "runtime/text/unicode_class.h"
+#include "runtime/text/utf8.h"
+
+namespace deepslice {
+namespace {
+
+bool IsLetter(uint32_t cp) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(cp))) {
+    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Borders of lines that str.splitlines knows; "\r\n" is one.
+bool IsLineBreak(uint32_t cp) {
+  return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) ||
+         cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+}
+
+bool Contains(absl::string_view chars, uint32_t cp) {
+  for (size_t pos = 0; pos < chars.size();) {
+    const CodePoint c = DecodeUtf8(chars, pos);
+    if (c.value == cp) return true;
+    pos += c.size;
+  }
+  return false;
+}
+
+void AppendCodePoint(uint32_t cp, bool user, MarkedText* out) {
+  std::string text;
+  AppendUtf8(cp, &text);
+  out->Append(text, user);
+}
+
+void AppendUpper(uint32_t cp, bool title, bool user, MarkedText* out) {
+  if (cp == 0xDF) {
+    out->Append(title ? "Ss" : "SS", user);
+    return;
+  }
+  const auto c = static_cast<utf8proc_int32_t>(cp);
+  AppendCodePoint(static_cast<uint32_t>(title ? utf8proc_totitle(c)
+                                              : utf8proc_toupper(c)),
+                  user, out);
+}
+
+}  // namespace
+
+bool IsPythonSpace(uint32_t cp) {
+  return IsWhiteSpace(cp) || (cp >= 0x1C && cp <= 0x1F);
+}
+
+MarkedText StripText(const MarkedText& s, bool left, bool right,
+                     std::optional<absl::string_view> chars) {
+  const auto strips = [&](size_t pos) {
+    const uint32_t cp = DecodeUtf8(s.text, pos).value;
+    return chars ? Contains(*chars, cp) : IsPythonSpace(cp);
+  };
+  size_t begin = 0, end = s.size();
+  while (left && begin < end && strips(begin)) {
+    begin += DecodeUtf8(s.text, begin).size;
+  }
+  while (right && end > begin) {
+    const size_t last = PreviousUtf8(s.text, end);
+    if (!strips(last)) break;
+    end = last;
+  }
+  return s.Substr(begin, end);
+}
+
+std::vector<MarkedText> SplitText(const MarkedText& s,
+                                  std::optional<absl::string_view> separator,
+                                  int64_t most, bool from_right) {
+  std::vector<MarkedText> out;
+  const absl::string_view text = s.text;
+  const auto full = [&] {
+    return most >= 0 && static_cast<int64_t>(out.size()) >= most;
+  };
+  if (separator && !from_right) {
+    size_t pos = 0;
+    for (size_t at; !full() && (at = text.find(*separator, pos)) != text.npos;
+         pos = at + separator->size()) {
+      out.push_back(s.Substr(pos, at));
+    }
+    out.push_back(s.Substr(pos, text.size()));
+    return out;
+  }
+  if (separator) {
+    size_t end = text.size();
+    for (size_t at; !full() && end >= separator->size() &&
+                    (at = text.substr(0, end).rfind(*separator)) != text.npos;
+         end = at) {
+      out.push_back(s.Substr(at + separator->size(), end));
+    }
+    out.push_back(s.Substr(0, end));
+    std::reverse(out.begin(), out.end());
+    return out;
+  }
+  // By white space: from the right, words are looked for backwards.
+  MarkedText rest = StripText(s, true, true);
+  while (rest.size() > 0) {
+    size_t pos = from_right ? rest.size() : 0;
+    if (full()) {
+      out.push_back(rest);
+      break;
+    }
+    if (from_right) {
+      while (pos > 0) {
+        const size_t previous = PreviousUtf8(rest.text, pos);
+        if (IsPythonSpace(DecodeUtf8(rest.text, previous).value)) break;
+        pos = previous;
+      }
+      out.push_back(rest.Substr(pos, rest.size()));
+      rest = StripText(rest.Substr(0, pos), false, true);
+    } else {
+      // Not a substring at each word: that would be quadratic.
+      size_t begin = 0;
+      while (pos < rest.size() && !full()) {
+        const CodePoint c = DecodeUtf8(rest.text, pos);
+        if (IsPythonSpace(c.value)) {
+          out.push_back(rest.Substr(begin, pos));
+          while (pos < rest.size() &&
+                 IsPythonSpace(DecodeUtf8(rest.text, pos).value)) {
+            pos += DecodeUtf8(rest.text, pos).size;
+          }
+          begin = pos;
+        } else {
+          pos += c.size;
+        }
+      }
+      if (begin < rest.size()) out.push_back(rest.Substr(begin, rest.size()));
+      break;
+    }
+  }
+  if (from_right) std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::vector<MarkedText> SplitTextLines(const MarkedText& s) {
+  std::vector<MarkedText> out;
+  size_t begin = 0;
+  for (size_t pos = 0; pos < s.size();) {
+    const CodePoint c = DecodeUtf8(s.text, pos);
+    const size_t end = pos;
+    pos += c.size;
+    if (!IsLineBreak(c.value)) continue;
+    if (c.value == '\r' && pos < s.size() && s.text[pos] == '\n') ++pos;
+    out.push_back(s.Substr(begin, end));
+    begin = pos;
+  }
+  if (begin < s.size()) out.push_back(s.Substr(begin, s.size()));
+  return out;
+}
+
+MarkedText ReplaceText(const MarkedText& s, absl::string_view from,
+                       const MarkedText& to, int64_t count) {
+  MarkedText out;
+  const absl::string_view text = s.text;
+  size_t pos = 0;
+  if (from.empty()) {  // before each code point and at the end
+    while (count != 0) {
+      out.Append(to);
+      --count;
+      if (pos >= text.size()) return out;
+      const size_t size = DecodeUtf8(text, pos).size;
+      out.Append(s.Substr(pos, pos + size));
+      pos += size;
+    }
+  } else {
+    for (size_t at; count != 0 && (at = text.find(from, pos)) != text.npos;
+         pos = at + from.size(), --count) {
+      out.Append(s.Substr(pos, at));
+      out.Append(to);
+    }
+  }
+  out.Append(s.Substr(pos, text.size()));
+  return out;
+}
+
+MarkedText ChangeCase(const MarkedText& s, TextCase to) {
+  MarkedText out;
+  bool in_word = false;  // the next letter is not the first one
+  for (size_t pos = 0; pos < s.size();) {
+    const CodePoint c = DecodeUtf8(s.text, pos);
+    const bool user = s.marks[pos];
+    const bool upper =
+        to == TextCase::kUpper || (to != TextCase::kLower && !in_word);
+    if (upper) {
+      AppendUpper(c.value, to != TextCase::kUpper, user, &out);
+    } else {
+      AppendCodePoint(static_cast<uint32_t>(utf8proc_tolower(
+                          static_cast<utf8proc_int32_t>(c.value))),
+                      user, &out);
+    }
+    switch (to) {
+      case TextCase::kCapitalize:
+        in_word = true;
+        break;
+      case TextCase::kTitle:
+        in_word = IsLetter(c.value);
+        break;
+      case TextCase::kJinjaTitle:
+        in_word = !(IsPythonSpace(c.value) || c.value == '-' ||
+                    c.value == '(' || c.value == '{' || c.value == '[' ||
+                    c.value == '<');
+        break;
+      default:
+        break;
+    }
+    pos += c.size;
+  }
+  return out;
+}
+
+std::vector<int64_t> SliceIndices(int64_t size, std::optional<int64_t> start,
+                                  std::optional<int64_t> stop, int64_t step) {
+  const int64_t low = step > 0 ? 0 : -1;
+  const int64_t high = step > 0 ? size : size - 1;
+  const auto place = [&](std::optional<int64_t> i, int64_t fallback) {
+    if (!i) return fallback;
+    const int64_t from_start = *i < 0 ? (*i < -size ? low : *i + size) : *i;
+    return std::clamp(from_start, low, high);
+  };
+  int64_t i = place(start, step > 0 ? low : high);
+  const int64_t end = place(stop, step > 0 ? high : low);
+  std::vector<int64_t> out;
+  // The step is held below the size, so that i can't overflow.
+  step = std::clamp(step, -size - 1, size + 1);
+  for (; step > 0 ? i < end : i > end; i += step) out.push_back(i);
+  return out;
+}
+
+std::vector<MarkedText> TextCharacters(const MarkedText& s) {
+  std::vector<MarkedText> out;
+  for (size_t pos = 0; pos < s.size();) {
+    const size_t size = DecodeUtf8(s.text, pos).size;
+    out.push_back(s.Substr(pos, pos + size));
+    pos += size;
+  }
+  return out;
+}
+
+}  // namespace deepslice

@@ -1,0 +1,46 @@
+// Python's string operations over texts that remember who wrote each byte.
+#ifndef DEEPSLICE_RUNTIME_TEXT_TEMPLATE_TEXT_H_
+#define DEEPSLICE_RUNTIME_TEXT_TEMPLATE_TEXT_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "runtime/text/template_value.h"
+
+namespace deepslice {
+
+// str.isspace of one code point: White_Space and four separators.
+bool IsPythonSpace(uint32_t cp);
+
+// Takes white space, or the code points of `chars`, off the ends.
+MarkedText StripText(const MarkedText& s, bool left, bool right,
+                     std::optional<absl::string_view> chars = std::nullopt);
+
+// str.split, or str.rsplit; no separator: runs of white space. `most` < 0: no
+// limit. The separator is not empty.
+std::vector<MarkedText> SplitText(const MarkedText& s,
+                                  std::optional<absl::string_view> separator,
+                                  int64_t most, bool from_right);
+// str.splitlines.
+std::vector<MarkedText> SplitTextLines(const MarkedText& s);
+
+// str.replace; `count` < 0: all.
+MarkedText ReplaceText(const MarkedText& s, absl::string_view from,
+                       const MarkedText& to, int64_t count);
+
+enum class TextCase { kUpper, kLower, kCapitalize, kTitle, kJinjaTitle };
+// One code point for one, but for sharp s, whose capital is SS.
+MarkedText ChangeCase(const MarkedText& s, TextCase to);
+
+// Positions that [start:stop:step] selects of `size` things; step is not 0.
+std::vector<int64_t> SliceIndices(int64_t size, std::optional<int64_t> start,
+                                  std::optional<int64_t> stop, int64_t step);
+
+// Code points of s as texts of their own.
+std::vector<MarkedText> TextCharacters(const MarkedText& s);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_RUNTIME_TEXT_TEMPLATE_TEXT_H_
