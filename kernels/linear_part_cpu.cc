@@ -14,8 +14,9 @@
   (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_part_cpu.cc"
-#include "hwy/foreach_target.h"
-//
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+
+// Only after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/linear_tile_cpu-inl.h"
 
@@ -29,12 +30,15 @@ namespace {
 constexpr int64_t kBlockRows = 32;
 constexpr int64_t kBlockK = 640;
 constexpr int64_t kBlockX = 2 * kMaxPanel;
-static_assert(kBlockRows % kTileRows == 0 && kBlockK % kStep == 0);
-// From here on, widening a block once is cheaper than for every panel of x.
-constexpr int64_t kMinRowsToPack = 12;
+// From these rows of x on, widening a block of w once is cheaper than in the
+// tiles for every panel: int8 takes two instructions, the others one or none.
+constexpr int64_t kMinRowsToPack = 40;
+constexpr int64_t kMinRowsToPackI8 = 12;
 // Rows of w that one row of x streams past at a time: as many sums as hide the
 // latency of an addition.
 constexpr int kLoneRows = 8;
+static_assert(kBlockRows % kLoneRows == 0 && kLoneRows % kTileRows == 0 &&
+              kBlockK % kStep == 0);
 // How far the memory system is asked ahead when streaming into L2.
 constexpr int64_t kAheadBytes = 4096;
 
@@ -57,13 +61,14 @@ void PackX(const float* x, int64_t k, Encoding encoding, float* packed) {
   }
 }
 
-// The scale and bias of the rows [n, n + count), ones and zeros where absent.
+// The scale and bias of the rows [n, n + count), ones and zeros where absent
+// and for the rows that complete a tile.
 struct BlockEnds {
   HWY_ALIGN float scale[kBlockRows];
   HWY_ALIGN float bias[kBlockRows];
 
   BlockEnds(const LinearPart& p, int64_t n, int64_t count) {
-    for (int64_t i = 0; i < kBlockRows; ++i) {
+    for (int64_t i = 0; i < count || i % kLoneRows != 0; ++i) {
       const bool is_row = i < count;
       scale[i] = is_row && p.scales != nullptr ? p.scales[n + i] : 1.0f;
       bias[i] = is_row && p.bias != nullptr ? Bias(p, n + i) : 0.0f;
@@ -145,8 +150,8 @@ void Stream(const LinearPart& p) {
   }
 }
 
-// Widens rows of w, k elements each, to [kBlockRows, stride] in step order;
-// rows from `count` up to a whole tile are zeros.
+// Widens `count` rows of w, k elements each, to packed [count, stride] in step
+// order, zeros after k.
 template <class Loader>
 void PackBlock(const typename Loader::T* w, int64_t row_stride, int64_t count,
                int64_t k, float* packed, int64_t stride) {
@@ -241,6 +246,8 @@ void RunBlocks(const LinearPart& p) {
   const int64_t parts =
       std::max<int64_t>(1, (p.x_stride + kBlockK - 1) / kBlockK);
   const int64_t part_k = (p.x_stride / kStep + parts - 1) / parts * kStep;
+  const int64_t min_rows_to_pack =
+      sizeof(typename Loader::T) == 1 ? kMinRowsToPackI8 : kMinRowsToPack;
   float* packed = p.scratch;
   float* kept = p.scratch + kBlockRows * kBlockK;
   for (int64_t n = p.n_begin; n < p.n_end; n += kBlockRows) {
@@ -254,7 +261,7 @@ void RunBlocks(const LinearPart& p) {
                            .k = std::min(part_k, p.k - k0),
                            .is_first = i == 0,
                            .is_last = i == parts - 1};
-      if (p.rows < kMinRowsToPack) {
+      if (p.rows < min_rows_to_pack) {
         RunBlockInPlace<Loader>(p, block, ends, kept);
       } else {
         RunBlockPacked<Loader>(p, block, ends, packed, kept);
