@@ -129,7 +129,10 @@ absl::StatusOr<std::vector<Completion>> EngineImpl::Generate(
   std::vector<Completion> completions(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
     const Request& r = requests[i];
-    DS_RETURN_IF_ERROR(Annotate(CheckRequest(r), "request ", i));
+    if (const absl::Status status = CheckRequest(r); !status.ok()) {
+      // One request needs no number.
+      return requests.size() == 1 ? status : Annotate(status, "request ", i);
+    }
     completions[i].ids.reserve(r.max_new_tokens);
   }
   for (const Request& r : requests) {

@@ -48,11 +48,13 @@ class Engine {
   // Runs all requests as one continuous batch; completions in request order.
   // InvalidArgument (ids, lengths, parameters; with both numbers when a prompt
   // plus max_new_tokens exceeds the sequence ceiling) before anything runs.
+  // When a step fails on any rank, this and every later call fail with its
+  // error.
   virtual absl::StatusOr<std::vector<Completion>> Generate(
       std::vector<Request> requests) = 0;
-  // Logits of all positions of each sequence: [sum of lengths, vocab], in chunks
-  // of at most max_step_tokens, given to `sink` in order with the row's sequence
-  // and position.
+  // Logits of all positions of each sequence: [sum of lengths, vocab], in
+  // chunks of at most max_step_tokens, given to `sink` in order with the row's
+  // sequence and position.
   virtual absl::Status Score(
       const std::vector<std::vector<int32_t>>& sequences,
       const std::function<void(int sequence, int64_t position,
