@@ -42,6 +42,16 @@ bool IsOfAPeer(const absl::Status& s) {
          absl::IsDeadlineExceeded(s);
 }
 
+// The exit code of a process that SIGINT or SIGTERM ended, whether it caught
+// the signal or was too young to; 0 for any other end.
+int InterruptedCode(int wait_status) {
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) > 128) {
+    return WEXITSTATUS(wait_status);
+  }
+  const int number = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
+  return number == SIGINT || number == SIGTERM ? 128 + number : 0;
+}
+
 struct Child {
   pid_t pid = -1;
   int report_fd = -1;   // read end; -1 once drained
@@ -246,8 +256,7 @@ LaunchEnd Supervisor::Wait() {
     DrainReports();
     Reap();
     // An interrupted rank 0 wants all to end, now and in silence.
-    if (!children_[0].running && WIFEXITED(children_[0].wait_status) &&
-        WEXITSTATUS(children_[0].wait_status) > 128) {
+    if (!children_[0].running && InterruptedCode(children_[0].wait_status)) {
       break;
     }
   }
@@ -319,11 +328,8 @@ absl::Status Supervisor::RootCause() const {
 
 LaunchEnd Supervisor::End() const {
   if (terminated_) return {128 + SIGTERM, absl::OkStatus()};
-  const Child& first = children_[0];
-  if (!first.killed_here && WIFEXITED(first.wait_status) &&
-      WEXITSTATUS(first.wait_status) > 128) {
-    return {WEXITSTATUS(first.wait_status), absl::OkStatus()};
-  }
+  const int interrupted = InterruptedCode(children_[0].wait_status);
+  if (interrupted != 0) return {interrupted, absl::OkStatus()};
   const absl::Status why = RootCause();
   return {ExitCodeOf(why), why};
 }

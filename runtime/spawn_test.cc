@@ -32,6 +32,7 @@ int RankMain(const SpawnedRank& place, const std::string& deed) {
     return FailRank(place, absl::DataLossError("rank_0002.plan: damaged"));
   }
   if (deed == "interrupted" && place.rank == 0) return kExitInterrupted;
+  if (deed == "interrupted young" && place.rank == 0) raise(SIGINT);
   if (deed == "silent" && place.rank == 1) return 7;
   ShmOptions options = {.rank = place.rank, .world = place.world};
   options.sockets = place.sockets;
@@ -135,9 +136,11 @@ TEST(RunRanks, ARankThatEndsWithoutAReasonIsNamedByTheOthers) {
 }
 
 TEST(RunRanks, InterruptedRankZeroEndsAllInSilence) {
-  const LaunchEnd end = Launched("interrupted");
-  EXPECT_EQ(end.exit_code, kExitInterrupted);
-  DS_ASSERT_OK(end.why);
+  for (const char* deed : {"interrupted", "interrupted young"}) {
+    const LaunchEnd end = Launched(deed);
+    EXPECT_EQ(end.exit_code, kExitInterrupted);
+    DS_ASSERT_OK(end.why);
+  }
 }
 
 TEST(RunRanks, SigtermEndsAllRanks) {
