@@ -54,8 +54,8 @@ size_t Bpe::SlotOf(int32_t left, int32_t right) const {
 
 // The last of equal pairs counts.
 void Bpe::Insert(const BpeMerge& merge, uint32_t rank) {
-  slots_[SlotOf(merge.left, merge.right)] = {
-      PairKey(merge.left, merge.right), rank, merge.merged};
+  slots_[SlotOf(merge.left, merge.right)] = {PairKey(merge.left, merge.right),
+                                             rank, merge.merged};
 }
 
 int32_t Bpe::ModelToken(absl::string_view text) const {
@@ -96,7 +96,8 @@ void Bpe::MergeShort(Scratch* s) const {
     s->ranks[i] = RankOf(s->ids[i], s->ids[i + 1]);
   }
   while (n > 1) {
-    const auto best = std::min_element(s->ranks.begin(), s->ranks.begin() + n - 1);
+    const auto best =
+        std::min_element(s->ranks.begin(), s->ranks.begin() + n - 1);
     if (*best == kNoRank) break;
     const size_t i = best - s->ranks.begin();
     s->ids[i] = Find(s->ids[i], s->ids[i + 1]).merged;

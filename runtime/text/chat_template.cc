@@ -31,8 +31,8 @@ std::vector<RenderedPiece> Pieces(const MarkedText& text) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(
         text.marks.find(text.marks[begin] ? '\0' : '\1', begin), text.size());
-    out.push_back({text.text.substr(begin, end - begin),
-                   text.marks[begin] != 0});
+    out.push_back(
+        {text.text.substr(begin, end - begin), text.marks[begin] != 0});
     begin = end;
   }
   return out;

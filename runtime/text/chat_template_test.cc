@@ -53,13 +53,12 @@ TEST(ChatTemplate, EqualsJinja2OnTemplatesInThePublishedStyle) {
   for (const json::Value& c : cases) {
     const std::string& name = c.Find("template")->as_string();
     DS_ASSERT_OK_AND_ASSIGN(
-        const auto t,
-        ChatTemplate::Parse(
-            goldens.Find("templates")->Find(name)->as_string()));
+        const auto t, ChatTemplate::Parse(
+                          goldens.Find("templates")->Find(name)->as_string()));
     std::vector<ChatMessage> messages;
     for (const json::Value& m : c.Find("messages")->items()) {
-      messages.push_back({m.Find("role")->as_string(),
-                          m.Find("content")->as_string()});
+      messages.push_back(
+          {m.Find("role")->as_string(), m.Find("content")->as_string()});
     }
     const auto text =
         RenderText(*t, messages, c.Find("add_generation_prompt")->as_bool());
@@ -138,7 +137,9 @@ TEST(ChatTemplate, ReplacesInvalidUtf8OfMessages) {
   DS_ASSERT_OK_AND_ASSIGN(
       const std::string text,
       RenderMarked("{{ messages[0].content|reverse }}", "a\xC3"));
-  EXPECT_EQ(text, "〈\xEF\xBF\xBD" "a〉");
+  EXPECT_EQ(text,
+            "〈\xEF\xBF\xBD"
+            "a〉");
 }
 
 TEST(ChatTemplate, RefusesBadSyntaxWithTheLine) {
@@ -198,7 +199,8 @@ TEST(ChatTemplate, RefusesWhatPythonRefusesWithTheLine) {
            {"{% set a, b = [1] %}", "1 values for 2 names"},
            {"{{ 'x' < 1 }}", "can't apply \"<\""},
            {"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}", "takes 1 arguments"},
-           {"{% macro m(a) %}{% endmacro %}{{ m(b=2) }}", "no parameter \"b\""}}) {
+           {"{% macro m(a) %}{% endmacro %}{{ m(b=2) }}",
+            "no parameter \"b\""}}) {
     DS_EXPECT_ERROR(RenderStatus(text), kInvalidArgument, part) << text;
   }
 }
@@ -215,8 +217,7 @@ TEST(ChatTemplate, BoundsStepsTextDepthAndSize) {
            "{% endfor %}",
            "{% set ns = namespace(x='abcdefgh') %}{% for i in range(40) %}"
            "{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
-           "{{ 'x' * 99999999999 }}",
-           "{{ [1] * 99999999999 }}",
+           "{{ 'x' * 99999999999 }}", "{{ [1] * 99999999999 }}",
            "{{ ('x' * 4000000).replace('', 'yyyy') }}",
            "{{ ('x' * 3000000) ~ ('x' * 3000000) }}",
            "{% for i in range(9) %}{{ 'x' * 1000000 }}{% endfor %}",
@@ -246,7 +247,8 @@ TEST(ChatTemplate, BoundsNestingOfTheSource) {
       ChatTemplate::Parse(absl::StrCat("{{ ", repeat("(", 50000))).ok());
   EXPECT_FALSE(
       ChatTemplate::Parse(absl::StrCat("{{ ", repeat("not ", 50000))).ok());
-  EXPECT_FALSE(ChatTemplate::Parse(absl::StrCat("{{ ", repeat("-", 50000))).ok());
+  EXPECT_FALSE(
+      ChatTemplate::Parse(absl::StrCat("{{ ", repeat("-", 50000))).ok());
   EXPECT_FALSE(
       ChatTemplate::Parse(absl::StrCat("{{ 1", repeat(" if 1 else 1", 50000)))
           .ok());
@@ -254,7 +256,8 @@ TEST(ChatTemplate, BoundsNestingOfTheSource) {
       ChatTemplate::Parse(absl::StrCat("{{ 1", repeat(" + 1", 50000), "}}"))
           .ok());
   EXPECT_FALSE(
-      ChatTemplate::Parse(absl::StrCat("{{ a", repeat(".a", 50000), "}}")).ok());
+      ChatTemplate::Parse(absl::StrCat("{{ a", repeat(".a", 50000), "}}"))
+          .ok());
   EXPECT_FALSE(ChatTemplate::Parse(repeat("{% if 1 %}", 50000)).ok());
   EXPECT_FALSE(ChatTemplate::Parse(std::string(2 << 20, 'x')).ok());
   DS_ASSERT_OK(ChatTemplate::Parse(

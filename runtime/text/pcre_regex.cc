@@ -52,11 +52,10 @@ struct Regex::Matcher::State {
 
   int Match(absl::string_view text, size_t pos) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    return code->jit
-               ? pcre2_jit_match(code->code, subject, text.size(), pos, 0, data,
-                                 context)
-               : pcre2_match(code->code, subject, text.size(), pos,
-                             PCRE2_NO_UTF_CHECK, data, context);
+    return code->jit ? pcre2_jit_match(code->code, subject, text.size(), pos, 0,
+                                       data, context)
+                     : pcre2_match(code->code, subject, text.size(), pos,
+                                   PCRE2_NO_UTF_CHECK, data, context);
   }
 };
 
@@ -76,11 +75,11 @@ absl::StatusOr<std::unique_ptr<Regex>> Regex::Compile(
   PCRE2_SIZE offset = 0;
   // Anchored here and not at match time: that would leave the JIT. Ruby's ^
   // and $ are the borders of lines.
-  code->code = pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(pcre.data()), pcre.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_MULTILINE |
-          PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE,
-      &error, &offset, nullptr);
+  code->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre.data()), pcre.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_MULTILINE |
+                        PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE,
+                    &error, &offset, nullptr);
   if (!code->code) {
     return absl::InvalidArgumentError(
         absl::StrCat("pattern \"", pattern, "\": ", ErrorText(error)));

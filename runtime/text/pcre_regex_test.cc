@@ -43,9 +43,9 @@ TEST(Regex, WhiteSpaceAndWordsAreOnigurumas) {
   EXPECT_EQ(Match("\\S", mongolian), 3);
   EXPECT_EQ(Match("[^\\s]", mongolian), 3);
   EXPECT_EQ(Match("[a\\S]", mongolian), 3);
-  EXPECT_EQ(Match("\\s", "\xE3\x80\x80"), 3);      // U+3000
-  EXPECT_EQ(Match("[\\s]", "\xC2\x85"), 2);        // U+0085
-  EXPECT_EQ(Match("\\w+", "e\xCC\x81x-"), 4);      // marks are in words
+  EXPECT_EQ(Match("\\s", "\xE3\x80\x80"), 3);  // U+3000
+  EXPECT_EQ(Match("[\\s]", "\xC2\x85"), 2);    // U+0085
+  EXPECT_EQ(Match("\\w+", "e\xCC\x81x-"), 4);  // marks are in words
   EXPECT_EQ(Match("\\W", "\xCC\x81"), -1);
   for (uint32_t cp = 0; cp < 0x3100; ++cp) {
     std::string s;

@@ -38,21 +38,20 @@ constexpr absl::string_view kWordClass = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
 
 bool IsCategory(absl::string_view name) {
   static const auto* names = new absl::flat_hash_set<absl::string_view>{
-      "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me",
-      "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi",
-      "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl",
-      "Zp", "C",  "Cc", "Cf", "Co", "Cs"};
+      "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd",
+      "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm",
+      "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Co", "Cs"};
   return names->contains(name);
 }
 
 bool IsScript(absl::string_view name) {
   static const auto* names = new absl::flat_hash_set<absl::string_view>{
-      "Arabic",   "Armenian",  "Bengali",  "Cyrillic", "Devanagari",
-      "Ethiopic", "Georgian",  "Greek",    "Gujarati", "Gurmukhi",
-      "Han",      "Hangul",    "Hebrew",   "Hiragana", "Kannada",
-      "Katakana", "Khmer",     "Lao",      "Latin",    "Malayalam",
-      "Mongolian", "Myanmar",  "Oriya",    "Sinhala",  "Tamil",
-      "Telugu",   "Thai",      "Tibetan"};
+      "Arabic",    "Armenian", "Bengali", "Cyrillic", "Devanagari",
+      "Ethiopic",  "Georgian", "Greek",   "Gujarati", "Gurmukhi",
+      "Han",       "Hangul",   "Hebrew",  "Hiragana", "Kannada",
+      "Katakana",  "Khmer",    "Lao",     "Latin",    "Malayalam",
+      "Mongolian", "Myanmar",  "Oriya",   "Sinhala",  "Tamil",
+      "Telugu",    "Thai",     "Tibetan"};
   return names->contains(name);
 }
 
@@ -208,11 +207,19 @@ class Translator {
       case 'x':
       case 'u':
         return HexEscape(c);
-      case 'd': case 'D': case 't': case 'n': case 'r': case 'f': case 'a':
+      case 'd':
+      case 'D':
+      case 't':
+      case 'n':
+      case 'r':
+      case 'f':
+      case 'a':
       case 'e':
         Copy(2);
         return absl::OkStatus();
-      case 'A': case 'z': case 'Z':
+      case 'A':
+      case 'z':
+      case 'Z':
         if (in_class) break;
         Copy(2);
         return absl::OkStatus();
@@ -259,8 +266,8 @@ class Translator {
     while (i < in_.size() && i - digits < most &&
            absl::ascii_isxdigit(static_cast<unsigned char>(in_[i]))) {
       const char d = absl::ascii_tolower(in_[i]);
-      value = value << 4 | static_cast<uint32_t>(d <= '9' ? d - '0'
-                                                          : d - 'a' + 10);
+      value =
+          value << 4 | static_cast<uint32_t>(d <= '9' ? d - '0' : d - 'a' + 10);
       ++i;
     }
     const bool closed = !braced || (i < in_.size() && in_[i] == '}');

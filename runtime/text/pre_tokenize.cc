@@ -61,16 +61,18 @@ void FindLiteral(absl::string_view literal, absl::string_view text,
   size_t previous = 0;
   for (size_t pos; (pos = text.find(literal, previous)) != text.npos;) {
     if (pos > previous) {
-      out->push_back({{static_cast<uint32_t>(previous),
-                       static_cast<uint32_t>(pos)}, false});
+      out->push_back(
+          {{static_cast<uint32_t>(previous), static_cast<uint32_t>(pos)},
+           false});
     }
     previous = pos + literal.size();
-    out->push_back({{static_cast<uint32_t>(pos),
-                     static_cast<uint32_t>(previous)}, true});
+    out->push_back(
+        {{static_cast<uint32_t>(pos), static_cast<uint32_t>(previous)}, true});
   }
   if (previous < text.size()) {
-    out->push_back({{static_cast<uint32_t>(previous),
-                     static_cast<uint32_t>(text.size())}, false});
+    out->push_back(
+        {{static_cast<uint32_t>(previous), static_cast<uint32_t>(text.size())},
+         false});
   }
 }
 
@@ -154,8 +156,8 @@ void RewriteAsByteLevel(PreTokens* t) {
   std::string text;
   for (Piece& p : t->pieces) {
     const auto begin = static_cast<uint32_t>(text.size());
-    AppendByteLevel(
-        absl::string_view(t->text).substr(p.begin, p.end - p.begin), &text);
+    AppendByteLevel(absl::string_view(t->text).substr(p.begin, p.end - p.begin),
+                    &text);
     p = {begin, static_cast<uint32_t>(text.size())};
   }
   t->text = std::move(text);
@@ -195,8 +197,8 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(
     Step step{steps[i], nullptr};
     const bool split = step.spec.kind == PreTokenizerKind::kSplit;
     // A literal that is not UTF-8 could cut a character in two.
-    if (split && (step.spec.pattern.empty() ||
-                  !IsValidUtf8(step.spec.pattern))) {
+    if (split &&
+        (step.spec.pattern.empty() || !IsValidUtf8(step.spec.pattern))) {
       return absl::InvalidArgumentError(
           "a Split has a pattern that is empty or not UTF-8");
     }
@@ -233,7 +235,8 @@ absl::Status PreTokenizer::Run(PreTokens* out) const {
       for (const Piece& p : out->pieces) {
         const absl::string_view text =
             absl::string_view(out->text).substr(p.begin, p.end - p.begin);
-        if (regex && (byte_level || spec.behavior == SplitBehavior::kIsolated)) {
+        if (regex &&
+            (byte_level || spec.behavior == SplitBehavior::kIsolated)) {
           DS_RETURN_IF_ERROR(CutIsolated(*matcher, text, p.begin, &cut));
           continue;
         }

@@ -1,13 +1,11 @@
 // The template interpreter: scopes, statements, expressions, calls.
 #include "runtime/text/template_eval.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/text/template_functions.h"
-#include "runtime/text/template_text.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
@@ -28,8 +26,7 @@ class Runner {
     for (const auto& [name, value] : variables) {
       globals_.names.emplace_back(name.text, value);
     }
-    for (absl::string_view name :
-         {"range", "namespace", "raise_exception", "dict"}) {
+    for (absl::string_view name : kTemplateFunctions) {
       globals_.names.emplace_back(std::string(name), Value::Function(name));
     }
   }
@@ -87,9 +84,9 @@ class Runner {
 
   absl::Status Write(int line, const MarkedText& text) {
     out_.Append(text);
-    return At(line, meter_.ChargeText(out_.size() > kOutputBytes
-                                          ? out_.size()
-                                          : text.size()));
+    return At(line,
+              meter_.ChargeText(out_.size() > kOutputBytes ? out_.size()
+                                                           : text.size()));
   }
 
   // The value of a name, or undefined. A macro's scope has the one of its
@@ -185,10 +182,10 @@ class Runner {
     if (!s.attribute.empty()) {
       DS_ASSIGN_OR_RETURN(const Value target, Lookup(scope, s.name));
       if (target.kind() != Value::Kind::kNamespace) {
-        return Error(s.line, absl::StrCat("\"", s.name, "\" is ",
-                                          target.KindName(),
-                                          "; only a namespace has attributes "
-                                          "that can be set"));
+        return Error(s.line,
+                     absl::StrCat("\"", s.name, "\" is ", target.KindName(),
+                                  "; only a namespace has attributes "
+                                  "that can be set"));
       }
       if (v.holds_namespace()) {
         return absl::UnimplementedError(
@@ -386,61 +383,18 @@ class Runner {
   ValueOr Index(const Expr& e, Scope& scope) {
     DS_ASSIGN_OR_RETURN(const Value v, Eval(*e.args[0], scope));
     DS_ASSIGN_OR_RETURN(const Value index, Eval(*e.args[1], scope));
-    if (index.is_string()) {
-      return Located(e.line, TemplateAttribute(v, index.as_string().text));
-    }
-    if (v.is_undefined()) {
-      return Error(e.line, absl::StrCat("\"", v.name(), "\" is undefined"));
-    }
-    if (!index.is_integral() || (!v.is_list() && !v.is_string())) {
-      return Value::Undefined("an index");
-    }
-    // A list is not copied: conversations are walked by index.
-    absl::StatusOr<Value::List> characters = Value::List();
-    if (v.is_string()) characters = TemplateItems(v, meter_);
-    if (!characters.ok()) return At(e.line, characters.status());
-    const Value::List& items = v.is_list() ? v.as_list() : *characters;
-    const auto size = static_cast<int64_t>(items.size());
-    const int64_t i = index.as_int() < 0 ? index.as_int() + size
-                                         : index.as_int();
-    if (i < 0 || i >= size) {
-      return Value::Undefined(absl::StrCat("item ", index.as_int()));
-    }
-    return items[i];
+    return Located(e.line, TemplateIndex(v, index, meter_));
   }
 
   ValueOr Slice(const Expr& e, Scope& scope) {
     DS_ASSIGN_OR_RETURN(const Value v, Eval(*e.args[0], scope));
-    std::optional<int64_t> bounds[3];
+    Value bounds[3] = {Value::None(), Value::None(), Value::None()};
     for (int i = 0; i < 3; ++i) {
       if (!e.args[i + 1]) continue;
-      DS_ASSIGN_OR_RETURN(const Value b, Eval(*e.args[i + 1], scope));
-      if (b.is_none()) continue;
-      if (!b.is_integral()) {
-        return Error(e.line, absl::StrCat("a slice needs integers, got ",
-                                          b.KindName()));
-      }
-      bounds[i] = b.as_int();
+      DS_ASSIGN_OR_RETURN(bounds[i], Eval(*e.args[i + 1], scope));
     }
-    if (!v.is_list() && !v.is_string()) {
-      return Error(e.line, absl::StrCat("can't slice ", v.KindName()));
-    }
-    const int64_t step = bounds[2].value_or(1);
-    if (step == 0) return Error(e.line, "a slice has step 0");
-    auto items = TemplateItems(v, meter_);
-    if (!items.ok()) return At(e.line, items.status());
-    Value::List out;
-    MarkedText text;
-    for (int64_t i : SliceIndices(static_cast<int64_t>(items->size()),
-                                  bounds[0], bounds[1], step)) {
-      if (v.is_string()) {
-        text.Append((*items)[i].as_string());
-      } else {
-        out.push_back((*items)[i]);
-      }
-    }
-    if (v.is_string()) return Located(e.line, meter_.Text(std::move(text)));
-    return Located(e.line, meter_.List(std::move(out), v.is_tuple()));
+    return Located(e.line,
+                   TemplateSlice(v, bounds[0], bounds[1], bounds[2], meter_));
   }
 
   ValueOr Compare(const Expr& e, Scope& scope) {
@@ -463,8 +417,8 @@ class Runner {
       const Value* member = subject.Find(callee.name);
       if (!member || subject.is_map()) {
         DS_ASSIGN_OR_RETURN(const TemplateArgs args, Arguments(e, scope));
-        return Located(e.line, CallTemplateMethod(subject, callee.name, args,
-                                                  meter_));
+        return Located(e.line,
+                       CallTemplateMethod(subject, callee.name, args, meter_));
       }
       function = *member;
     } else {
@@ -475,7 +429,8 @@ class Runner {
       case Value::Kind::kMacro:
         return CallMacro(e.line, *function.as_macro(), std::move(args));
       case Value::Kind::kFunction:
-        return Located(e.line, CallFunction(function.name(), std::move(args)));
+        return Located(e.line,
+                       CallTemplateFunction(function.name(), args, meter_));
       case Value::Kind::kUndefined:
         for (absl::string_view known :
              {"strftime_now", "cycler", "joiner", "lipsum", "caller"}) {
@@ -486,59 +441,9 @@ class Runner {
         return Error(e.line,
                      absl::StrCat("\"", function.name(), "\" is undefined"));
       default:
-        return Error(e.line, absl::StrCat(function.KindName(),
-                                          " can't be called"));
+        return Error(e.line,
+                     absl::StrCat(function.KindName(), " can't be called"));
     }
-  }
-
-  ValueOr CallFunction(absl::string_view name, TemplateArgs args) {
-    if (name == "raise_exception") {
-      const Value* message = args.Get(0, "message");
-      return absl::FailedPreconditionError(
-          message ? ToText(*message).text : std::string());
-    }
-    if (name == "range") return Range(args);
-    Value::Map map;  // dict and namespace
-    for (const Value& v : args.positional) {
-      if (!v.is_map()) {
-        return absl::UnimplementedError(absl::StrCat(
-            name, "() of ", v.KindName(), " is not supported"));
-      }
-      map = v.as_map();
-    }
-    for (auto& [key, value] : args.named) {
-      map.emplace_back(MarkedText(key), std::move(value));
-    }
-    if (name == "dict") return meter_.Map(std::move(map));
-    for (const auto& entry : map) {
-      if (entry.second.holds_namespace()) {
-        return absl::UnimplementedError(
-            "a namespace inside a namespace is not supported");
-      }
-    }
-    return meter_.Checked(Value::Namespace(std::move(map)));
-  }
-
-  ValueOr Range(const TemplateArgs& args) {
-    int64_t bounds[3] = {0, 0, 1};
-    const size_t n = args.positional.size();
-    if (n < 1 || n > 3) {
-      return absl::InvalidArgumentError("range() takes 1 to 3 integers");
-    }
-    for (size_t i = 0; i < n; ++i) {
-      if (!args.positional[i].is_integral()) {
-        return absl::InvalidArgumentError("range() takes integers");
-      }
-      bounds[n == 1 ? 1 : i] = args.positional[i].as_int();
-    }
-    if (bounds[2] == 0) return absl::InvalidArgumentError("range() of step 0");
-    Value::List out;
-    for (int64_t i = bounds[0]; bounds[2] > 0 ? i < bounds[1] : i > bounds[1];) {
-      DS_RETURN_IF_ERROR(meter_.Charge(1));
-      out.push_back(Value::Int(i));
-      if (__builtin_add_overflow(i, bounds[2], &i)) break;
-    }
-    return meter_.List(std::move(out));
   }
 
   ValueOr CallMacro(int line, const Statement& macro, TemplateArgs args) {

@@ -15,8 +15,8 @@ using ExprPtr = TemplateExprPtr;
 using ExprOr = absl::StatusOr<ExprPtr>;
 using TokenKind = TemplateToken::Kind;
 
-constexpr int kMaxNesting = 64;   // of brackets
-constexpr int kMaxDepth = 200;    // of a tree: chains of operators
+constexpr int kMaxNesting = 64;  // of brackets
+constexpr int kMaxDepth = 200;   // of a tree: chains of operators
 
 class ExprParser {
  public:
@@ -24,8 +24,9 @@ class ExprParser {
 
   ExprOr Expression(bool allow_tuple, bool allow_if) {
     if (++nesting_ > kMaxNesting) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "line ", in_.line(), ": more than ", kMaxNesting, " nested brackets"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", in_.line(), ": more than ", kMaxNesting,
+                       " nested brackets"));
     }
     DS_ASSIGN_OR_RETURN(ExprPtr e, One(allow_if));
     if (allow_tuple && in_.IsOp(",")) {
@@ -119,8 +120,8 @@ class ExprParser {
     while (in_.IsName("or")) {
       const int line = in_.Take().line;
       DS_ASSIGN_OR_RETURN(ExprPtr b, And());
-      DS_ASSIGN_OR_RETURN(e, Binary(Expr::Kind::kOr, line, "or", std::move(e),
-                                    std::move(b)));
+      DS_ASSIGN_OR_RETURN(
+          e, Binary(Expr::Kind::kOr, line, "or", std::move(e), std::move(b)));
     }
     return e;
   }
@@ -130,8 +131,8 @@ class ExprParser {
     while (in_.IsName("and")) {
       const int line = in_.Take().line;
       DS_ASSIGN_OR_RETURN(ExprPtr b, Not());
-      DS_ASSIGN_OR_RETURN(e, Binary(Expr::Kind::kAnd, line, "and",
-                                    std::move(e), std::move(b)));
+      DS_ASSIGN_OR_RETURN(
+          e, Binary(Expr::Kind::kAnd, line, "and", std::move(e), std::move(b)));
     }
     return e;
   }

@@ -1,16 +1,14 @@
-// Filters of the template language.
+// Filters of the template language that work on texts and numbers.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "runtime/text/template_functions.h"
+#include "runtime/text/template_filter_call.h"
 #include "runtime/text/template_text.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/status_macros.h"
@@ -21,54 +19,7 @@ namespace {
 using Value = TemplateValue;
 using Kind = TemplateValue::Kind;
 using ValueOr = absl::StatusOr<TemplateValue>;
-
-struct Call {
-  absl::string_view name;
-  const Value& subject;
-  const TemplateArgs& args;
-  TemplateMeter& meter;
-
-  const Value* Arg(size_t i, absl::string_view key) const {
-    return args.Get(i, key);
-  }
-  bool Flag(size_t i, absl::string_view key, bool fallback) const {
-    const Value* v = Arg(i, key);
-    return v ? v->Truthy() : fallback;
-  }
-  absl::StatusOr<MarkedText> Text() const { return meter.Print(subject); }
-  absl::StatusOr<Value::List> Items() const {
-    return TemplateItems(subject, meter);
-  }
-  absl::Status Bad(absl::string_view what) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("filter \"", name, "\": ", what));
-  }
-};
-
-// a.b.0 of an item, as the attribute= of filters has it.
-ValueOr Attribute(const Value& item, const Value& path) {
-  if (path.is_integral()) {
-    const int64_t i = path.as_int();
-    if (item.is_list() && i >= 0 &&
-        i < static_cast<int64_t>(item.as_list().size())) {
-      return item.as_list()[i];
-    }
-    return Value::Undefined(absl::StrCat(i));
-  }
-  if (!path.is_string()) {
-    return absl::InvalidArgumentError("an attribute's name must be a string");
-  }
-  Value v = item;
-  for (absl::string_view part : absl::StrSplit(path.as_string().text, '.')) {
-    int64_t index;
-    if (v.is_list() && absl::SimpleAtoi(part, &index)) {
-      DS_ASSIGN_OR_RETURN(v, Attribute(v, Value::Int(index)));
-    } else {
-      DS_ASSIGN_OR_RETURN(v, TemplateAttribute(v, part));
-    }
-  }
-  return v;
-}
+using Call = TemplateFilterCall;
 
 ValueOr Trim(const Call& c) {
   DS_ASSIGN_OR_RETURN(const MarkedText text, c.Text());
@@ -127,27 +78,6 @@ ValueOr Case(const Call& c) {
   return c.meter.Text(ChangeCase(text, to));
 }
 
-ValueOr Join(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  MarkedText separator;
-  if (const Value* v = c.Arg(0, "d")) {
-    DS_ASSIGN_OR_RETURN(separator, c.meter.Print(*v));
-  }
-  const Value* attribute = c.Arg(1, "attribute");
-  MarkedText out;
-  for (size_t i = 0; i < items.size(); ++i) {
-    Value item = items[i];
-    if (attribute && !attribute->is_none()) {
-      DS_ASSIGN_OR_RETURN(item, Attribute(item, *attribute));
-    }
-    DS_ASSIGN_OR_RETURN(const MarkedText text, c.meter.Print(item));
-    if (i > 0) out.Append(separator);
-    out.Append(text);
-    DS_RETURN_IF_ERROR(c.meter.ChargeText(out.size()));
-  }
-  return Value::String(std::move(out));
-}
-
 ValueOr Default(const Call& c) {
   const bool replace = c.Flag(1, "boolean", false) ? !c.subject.Truthy()
                                                    : c.subject.is_undefined();
@@ -156,103 +86,9 @@ ValueOr Default(const Call& c) {
   return v ? *v : Value::String("");
 }
 
-ValueOr Items(const Call& c) {
-  if (c.subject.is_undefined()) return c.meter.List({});
-  if (!c.subject.is_map()) {
-    return c.Bad(absl::StrCat("needs a mapping, got ", c.subject.KindName()));
-  }
-  return CallTemplateMethod(c.subject, "items", {}, c.meter);
-}
-
-ValueOr Map(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  const Value* attribute = nullptr;
-  const Value* fallback = nullptr;
-  for (const auto& [key, value] : c.args.named) {
-    if (key == "attribute") attribute = &value;
-    if (key == "default") fallback = &value;
-  }
-  Value::List out;
-  if (attribute) {
-    for (const Value& item : items) {
-      DS_ASSIGN_OR_RETURN(Value v, Attribute(item, *attribute));
-      if (fallback && v.is_undefined()) v = *fallback;
-      out.push_back(std::move(v));
-    }
-    return c.meter.List(std::move(out));
-  }
-  const Value* filter = c.Arg(0, "filter");
-  if (!filter || !filter->is_string() ||
-      !IsTemplateFilter(filter->as_string().text)) {
-    return absl::UnimplementedError(
-        "filter \"map\" needs attribute= or the name of a known filter");
-  }
-  TemplateArgs rest = c.args;
-  if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
-  for (const Value& item : items) {
-    DS_ASSIGN_OR_RETURN(Value v,
-                        ApplyTemplateFilter(filter->as_string().text, item,
-                                            rest, c.meter));
-    out.push_back(std::move(v));
-  }
-  return c.meter.List(std::move(out));
-}
-
-// select, reject, selectattr and rejectattr: items that pass a test.
-ValueOr Select(const Call& c) {
-  const bool by_attribute = absl::StrContains(c.name, "attr");
-  const bool wanted = c.name[0] == 's';
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  TemplateArgs rest = c.args;
-  Value attribute;
-  if (by_attribute) {
-    if (rest.positional.empty()) return c.Bad("needs an attribute's name");
-    attribute = rest.positional[0];
-    rest.positional.erase(rest.positional.begin());
-  }
-  std::string test;
-  if (!rest.positional.empty()) {
-    if (!rest.positional[0].is_string() ||
-        !IsTemplateTest(rest.positional[0].as_string().text)) {
-      return absl::UnimplementedError(
-          absl::StrCat("filter \"", c.name, "\" needs the name of a known test"));
-    }
-    test = rest.positional[0].as_string().text;
-    rest.positional.erase(rest.positional.begin());
-  }
-  Value::List out;
-  for (const Value& item : items) {
-    Value v = item;
-    if (by_attribute) {
-      DS_ASSIGN_OR_RETURN(v, Attribute(item, attribute));
-    }
-    bool passes = v.Truthy();
-    if (!test.empty()) {
-      DS_ASSIGN_OR_RETURN(passes, ApplyTemplateTest(test, v, rest, c.meter));
-    }
-    if (passes == wanted) out.push_back(item);
-  }
-  return c.meter.List(std::move(out));
-}
-
 ValueOr Replace(const Call& c) {
   DS_ASSIGN_OR_RETURN(const MarkedText text, c.Text());
   return CallTemplateMethod(Value::String(text), "replace", c.args, c.meter);
-}
-
-ValueOr FirstLast(const Call& c) {
-  if (c.subject.is_list() && !c.subject.as_list().empty()) {
-    return c.name == "first" ? c.subject.as_list().front()
-                             : c.subject.as_list().back();
-  }
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  if (items.empty()) return Value::Undefined("the first of nothing");
-  return c.name == "first" ? items.front() : items.back();
-}
-
-ValueOr ToList(const Call& c) {
-  DS_ASSIGN_OR_RETURN(Value::List items, c.Items());
-  return c.meter.List(std::move(items));
 }
 
 ValueOr ToString(const Call& c) {
@@ -275,7 +111,8 @@ bool ParseNumber(const Value& v, T* out) {
 ValueOr ToInt(const Call& c) {
   const Value* fallback = c.Arg(0, "default");
   const Value none = fallback ? *fallback : Value::Int(0);
-  if (const Value* base = c.Arg(1, "base"); base && !(*base == Value::Int(10))) {
+  if (const Value* base = c.Arg(1, "base");
+      base && !(*base == Value::Int(10))) {
     return absl::UnimplementedError(
         "filter \"int\" with a base other than 10 is not supported");
   }
@@ -304,7 +141,8 @@ ValueOr Abs(const Call& c) {
     if (i == INT64_MIN) return c.Bad("the result does not fit 64 bits");
     return Value::Int(i < 0 ? -i : i);
   }
-  if (c.subject.is_number()) return Value::Float(std::abs(c.subject.as_double()));
+  if (c.subject.is_number())
+    return Value::Float(std::abs(c.subject.as_double()));
   return c.Bad(absl::StrCat("needs a number, got ", c.subject.KindName()));
 }
 
@@ -346,6 +184,7 @@ ValueOr Indent(const Call& c) {
   const bool first = c.Flag(1, "first", false);
   const bool blank = c.Flag(2, "blank", false);
   text.Append("\n");
+  DS_RETURN_IF_ERROR(c.meter.Charge(CountControlAndSpace(text)));
   const std::vector<MarkedText> lines = SplitTextLines(text);
   DS_RETURN_IF_ERROR(
       c.meter.ChargeText(text.size() + lines.size() * by.size()));
@@ -358,117 +197,6 @@ ValueOr Indent(const Call& c) {
   return Value::String(std::move(out));
 }
 
-// A string without case, for orders that ignore it.
-Value Folded(const Value& v, bool case_sensitive) {
-  if (!v.is_string() || case_sensitive) return v;
-  return Value::String(ChangeCase(v.as_string(), TextCase::kLower));
-}
-
-// Sorts by keys; an error when two of them have no order.
-absl::Status SortByKey(std::vector<std::pair<Value, Value>>* items,
-                       bool reverse, TemplateMeter& meter) {
-  absl::Status status;
-  std::stable_sort(items->begin(), items->end(),
-                   [&](const auto& a, const auto& b) {
-                     if (!status.ok()) return false;
-                     const auto less =
-                         TemplateCompare("<", reverse ? b.first : a.first,
-                                         reverse ? a.first : b.first, meter);
-                     if (!less.ok()) status = less.status();
-                     return less.ok() && *less;
-                   });
-  return status;
-}
-
-ValueOr Sort(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  const bool case_sensitive = c.Flag(1, "case_sensitive", false);
-  const Value* attribute = c.Arg(2, "attribute");
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : items) {
-    Value key = item;
-    if (attribute && !attribute->is_none()) {
-      DS_ASSIGN_OR_RETURN(key, Attribute(item, *attribute));
-    }
-    keyed.emplace_back(Folded(key, case_sensitive), item);
-  }
-  DS_RETURN_IF_ERROR(SortByKey(&keyed, c.Flag(0, "reverse", false), c.meter));
-  Value::List out;
-  for (auto& entry : keyed) out.push_back(std::move(entry.second));
-  return c.meter.List(std::move(out));
-}
-
-ValueOr DictSort(const Call& c) {
-  if (!c.subject.is_map()) {
-    return c.Bad(absl::StrCat("needs a mapping, got ", c.subject.KindName()));
-  }
-  const bool case_sensitive = c.Flag(0, "case_sensitive", false);
-  const Value* by = c.Arg(1, "by");
-  const bool by_value = by && *by == Value::String("value");
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const auto& [key, value] : c.subject.as_map()) {
-    const Value name = Value::String(key);
-    keyed.emplace_back(Folded(by_value ? value : name, case_sensitive),
-                       Value::MakeList({name, value}, true));
-  }
-  DS_RETURN_IF_ERROR(SortByKey(&keyed, c.Flag(2, "reverse", false), c.meter));
-  Value::List out;
-  for (auto& entry : keyed) out.push_back(std::move(entry.second));
-  return c.meter.List(std::move(out));
-}
-
-ValueOr Unique(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  const bool case_sensitive = c.Flag(0, "case_sensitive", false);
-  Value::List keys, out;
-  for (const Value& item : items) {
-    const Value key = Folded(item, case_sensitive);
-    DS_RETURN_IF_ERROR(c.meter.Charge(keys.size()));
-    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-    keys.push_back(key);
-    out.push_back(item);
-  }
-  return c.meter.List(std::move(out));
-}
-
-ValueOr Reverse(const Call& c) {
-  DS_ASSIGN_OR_RETURN(Value::List items, c.Items());
-  std::reverse(items.begin(), items.end());
-  if (!c.subject.is_string()) return c.meter.List(std::move(items));
-  MarkedText out;
-  for (const Value& item : items) out.Append(item.as_string());
-  return c.meter.Text(std::move(out));
-}
-
-ValueOr MinMax(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  if (items.empty()) return Value::Undefined("the least of nothing");
-  const absl::string_view op = c.name == "min" ? "<" : ">";
-  Value best = items[0];
-  for (const Value& item : items) {
-    DS_ASSIGN_OR_RETURN(const bool better,
-                        TemplateCompare(op, Folded(item, false),
-                                        Folded(best, false), c.meter));
-    if (better) best = item;
-  }
-  return best;
-}
-
-ValueOr Sum(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  const Value* attribute = c.Arg(0, "attribute");
-  const Value* start = c.Arg(1, "start");
-  Value total = start ? *start : Value::Int(0);
-  for (const Value& item : items) {
-    Value v = item;
-    if (attribute && !attribute->is_none()) {
-      DS_ASSIGN_OR_RETURN(v, Attribute(item, *attribute));
-    }
-    DS_ASSIGN_OR_RETURN(total, TemplateBinary("+", total, v, c.meter));
-  }
-  return total;
-}
-
 ValueOr Format(const Call& c) {
   DS_ASSIGN_OR_RETURN(const MarkedText text, c.Text());
   if (!c.args.named.empty()) {
@@ -478,47 +206,36 @@ ValueOr Format(const Call& c) {
   return TemplatePercent(text, c.args.positional, c.meter);
 }
 
-struct Filter {
-  absl::string_view name;
-  ValueOr (*apply)(const Call&);
-};
-constexpr Filter kFilters[] = {
-    {"abs", Abs},          {"capitalize", Case}, {"count", Length},
-    {"d", Default},        {"default", Default}, {"dictsort", DictSort},
-    {"first", FirstLast},  {"float", ToFloat},   {"format", Format},
-    {"indent", Indent},    {"int", ToInt},       {"items", Items},
-    {"join", Join},        {"last", FirstLast},  {"length", Length},
-    {"list", ToList},      {"lower", Case},      {"map", Map},
-    {"max", MinMax},       {"min", MinMax},      {"reject", Select},
-    {"rejectattr", Select}, {"replace", Replace}, {"reverse", Reverse},
-    {"round", Round},      {"safe", ToString},   {"select", Select},
-    {"selectattr", Select}, {"sort", Sort},      {"string", ToString},
-    {"sum", Sum},          {"title", Case},      {"tojson", ToJson},
-    {"trim", Trim},        {"unique", Unique},   {"upper", Case},
-};
-
-const Filter* FindFilter(absl::string_view name) {
-  for (const Filter& f : kFilters) {
-    if (f.name == name) return &f;
+TemplateFilterFunction Find(absl::string_view name) {
+  constexpr std::pair<absl::string_view, TemplateFilterFunction> kFilters[] = {
+      {"abs", Abs},       {"capitalize", Case}, {"count", Length},
+      {"d", Default},     {"default", Default}, {"float", ToFloat},
+      {"format", Format}, {"indent", Indent},   {"int", ToInt},
+      {"length", Length}, {"lower", Case},      {"replace", Replace},
+      {"round", Round},   {"safe", ToString},   {"string", ToString},
+      {"title", Case},    {"tojson", ToJson},   {"trim", Trim},
+      {"upper", Case}};
+  for (const auto& [key, function] : kFilters) {
+    if (key == name) return function;
   }
-  return nullptr;
+  return FindTemplateListFilter(name);
 }
 
 }  // namespace
 
-bool IsTemplateFilter(absl::string_view name) { return FindFilter(name); }
+bool IsTemplateFilter(absl::string_view name) { return Find(name) != nullptr; }
 
 absl::StatusOr<TemplateValue> ApplyTemplateFilter(absl::string_view name,
                                                   const TemplateValue& subject,
                                                   const TemplateArgs& args,
                                                   TemplateMeter& meter) {
   DS_RETURN_IF_ERROR(meter.Charge(1));
-  const Filter* filter = FindFilter(name);
+  const TemplateFilterFunction filter = Find(name);
   if (!filter) {
     return absl::UnimplementedError(
         absl::StrCat("filter \"", name, "\" is not supported"));
   }
-  return filter->apply({filter->name, subject, args, meter});
+  return filter({name, subject, args, meter});
 }
 
 }  // namespace deepslice

@@ -68,6 +68,25 @@ absl::StatusOr<TemplateValue> CallTemplateMethod(const TemplateValue& subject,
                                                  const TemplateArgs& args,
                                                  TemplateMeter& meter);
 
+// The names that templates can call without being given them.
+inline constexpr absl::string_view kTemplateFunctions[] = {
+    "range", "namespace", "raise_exception", "dict"};
+// One of these; raise_exception(x) is FailedPrecondition with x.
+absl::StatusOr<TemplateValue> CallTemplateFunction(absl::string_view name,
+                                                   const TemplateArgs& args,
+                                                   TemplateMeter& meter);
+
+// v[index]: undefined when there is no such item.
+absl::StatusOr<TemplateValue> TemplateIndex(const TemplateValue& v,
+                                            const TemplateValue& index,
+                                            TemplateMeter& meter);
+// v[start:stop:step]; none stands for what is not given.
+absl::StatusOr<TemplateValue> TemplateSlice(const TemplateValue& v,
+                                            const TemplateValue& start,
+                                            const TemplateValue& stop,
+                                            const TemplateValue& step,
+                                            TemplateMeter& meter);
+
 // a op b for + - * / // % ** ~.
 absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
                                              const TemplateValue& a,

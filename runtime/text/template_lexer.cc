@@ -214,9 +214,9 @@ class Lexer {
     }
     if (absl::string_view("+-*/%~[](){}<>=.:|,").find(c) ==
         absl::string_view::npos) {
-      return Error(absl::StrCat(
-          "unexpected \"", text_.substr(pos_, DecodeUtf8(text_, pos_).size),
-          "\""));
+      return Error(
+          absl::StrCat("unexpected \"",
+                       text_.substr(pos_, DecodeUtf8(text_, pos_).size), "\""));
     }
     if (c == '(' || c == '[' || c == '{') open->push_back(c);
     if (c == ')' || c == ']' || c == '}') {
@@ -294,9 +294,9 @@ class Lexer {
   // Python's escapes; *i is after the backslash.
   absl::Status Escape(size_t* i, std::string* out) {
     constexpr std::pair<char, absl::string_view> kSimple[] = {
-        {'n', "\n"}, {'t', "\t"}, {'r', "\r"}, {'\\', "\\"}, {'\'', "'"},
-        {'"', "\""}, {'a', "\a"}, {'b', "\b"}, {'f', "\f"},  {'v', "\v"},
-        {'\n', ""}};
+        {'n', "\n"}, {'t', "\t"}, {'r', "\r"}, {'\\', "\\"},
+        {'\'', "'"}, {'"', "\""}, {'a', "\a"}, {'b', "\b"},
+        {'f', "\f"}, {'v', "\v"}, {'\n', ""}};
     const char c = text_[*i];
     for (const auto& [key, value] : kSimple) {
       if (c != key) continue;
@@ -306,8 +306,9 @@ class Lexer {
     }
     if (c >= '0' && c <= '7') {
       uint32_t value = 0;
-      for (int k = 0; k < 3 && *i < text_.size() && text_[*i] >= '0' &&
-                      text_[*i] <= '7'; ++k) {
+      for (int k = 0;
+           k < 3 && *i < text_.size() && text_[*i] >= '0' && text_[*i] <= '7';
+           ++k) {
         value = value * 8 + static_cast<uint32_t>(text_[(*i)++] - '0');
       }
       AppendUtf8(value, out);

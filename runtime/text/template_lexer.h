@@ -13,11 +13,16 @@ namespace deepslice {
 
 struct TemplateToken {
   enum class Kind {
-    kText,           // outside of tags, white space already trimmed
-    kOutputBegin, kOutputEnd,  // {{ }}
-    kBlockBegin, kBlockEnd,    // {% %}
-    kName, kString, kInt, kFloat,
-    kOperator,       // text is the operator
+    kText,  // outside of tags, white space already trimmed
+    kOutputBegin,
+    kOutputEnd,  // {{ }}
+    kBlockBegin,
+    kBlockEnd,  // {% %}
+    kName,
+    kString,
+    kInt,
+    kFloat,
+    kOperator,  // text is the operator
     kEnd,
   };
   Kind kind;

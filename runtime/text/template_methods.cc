@@ -27,8 +27,8 @@ absl::Status Needs(absl::string_view name, absl::string_view what) {
 absl::StatusOr<absl::string_view> TextArg(absl::string_view name,
                                           const Value* v) {
   if (v && v->is_string()) return absl::string_view(v->as_string().text);
-  return Needs(name, absl::StrCat("a string, got ",
-                                  v ? v->KindName() : "nothing"));
+  return Needs(name,
+               absl::StrCat("a string, got ", v ? v->KindName() : "nothing"));
 }
 
 // {} {0} {name} of str.format; {{ and }} are braces.
@@ -127,6 +127,10 @@ ValueOr SplitMethod(const MarkedText& s, absl::string_view name,
     DS_ASSIGN_OR_RETURN(by, TextArg(name, separator));
     if (by->empty()) return Needs(name, "a separator that is not empty");
   }
+  DS_RETURN_IF_ERROR(
+      meter.Charge(by ? static_cast<size_t>(std::count(
+                            s.text.begin(), s.text.end(), by->front()))
+                      : CountControlAndSpace(s)));
   Value::List out;
   for (MarkedText& part :
        SplitText(s, by, most && most->is_integral() ? most->as_int() : -1,
@@ -144,13 +148,13 @@ ValueOr StringMethod(const MarkedText& s, absl::string_view name,
     if (const Value* v = args.Get(0, "chars"); v && !v->is_none()) {
       DS_ASSIGN_OR_RETURN(chars, TextArg(name, v));
     }
-    return meter.Text(
-        StripText(s, name != "rstrip", name != "lstrip", chars));
+    return meter.Text(StripText(s, name != "rstrip", name != "lstrip", chars));
   }
   if (name == "split" || name == "rsplit") {
     return SplitMethod(s, name, args, meter);
   }
   if (name == "splitlines") {
+    DS_RETURN_IF_ERROR(meter.Charge(CountControlAndSpace(s)));
     Value::List out;
     for (MarkedText& line : SplitTextLines(s)) {
       out.push_back(Value::String(std::move(line)));
@@ -190,8 +194,8 @@ ValueOr StringMethod(const MarkedText& s, absl::string_view name,
     DS_ASSIGN_OR_RETURN(const absl::string_view part,
                         TextArg(name, args.Get(0, "")));
     if (args.positional.size() > 1) {
-      return absl::UnimplementedError(absl::StrCat(
-          "method \"", name, "\" with bounds is not supported"));
+      return absl::UnimplementedError(
+          absl::StrCat("method \"", name, "\" with bounds is not supported"));
     }
     const absl::string_view text = s.text;
     if (name == "count") {

@@ -128,8 +128,8 @@ absl::StatusOr<bool> Contains(const Value& item, const Value& container,
       return absl::StrContains(container.as_string().text,
                                item.as_string().text);
     case Kind::kList:
-      DS_RETURN_IF_ERROR(meter.Charge(container.as_list().size() +
-                                      container.weight() / 16));
+      DS_RETURN_IF_ERROR(
+          meter.Charge(container.as_list().size() + container.weight() / 16));
       for (const Value& v : container.as_list()) {
         if (v == item) return true;
       }
@@ -220,8 +220,7 @@ absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
     text.Append(b.as_string());
     return meter.Text(std::move(text));
   }
-  if (op == "+" && a.is_list() && b.is_list() &&
-      a.is_tuple() == b.is_tuple()) {
+  if (op == "+" && a.is_list() && b.is_list() && a.is_tuple() == b.is_tuple()) {
     Value::List items = a.as_list();
     items.insert(items.end(), b.as_list().begin(), b.as_list().end());
     return meter.List(std::move(items), a.is_tuple());
@@ -242,7 +241,8 @@ absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
     }
     if (thing.is_list()) {
       const auto& list = thing.as_list();
-      if (times > limits::kTemplateSteps) DS_RETURN_IF_ERROR(meter.Charge(times));
+      if (times > limits::kTemplateSteps)
+        DS_RETURN_IF_ERROR(meter.Charge(times));
       DS_RETURN_IF_ERROR(meter.Charge(list.size() * times));
       Value::List out;
       for (int64_t i = 0; i < times && !list.empty(); ++i) {
@@ -353,8 +353,9 @@ absl::StatusOr<TemplateValue> TemplatePercent(
       continue;
     }
     if (kind != 's' && kind != 'd' && kind != 'i' && kind != 'r') {
-      return absl::UnimplementedError(absl::StrCat(
-          "format \"%", std::string(kind ? 1 : 0, kind), "\" is not supported"));
+      return absl::UnimplementedError(
+          absl::StrCat("format \"%", std::string(kind ? 1 : 0, kind),
+                       "\" is not supported"));
     }
     if (next >= arguments.size()) {
       return absl::InvalidArgumentError("too few arguments for a format");

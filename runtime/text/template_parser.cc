@@ -19,8 +19,7 @@ constexpr int kMaxBlocks = 64;  // nested in each other
 
 class Parser {
  public:
-  explicit Parser(std::vector<TemplateToken> tokens)
-      : in_(std::move(tokens)) {}
+  explicit Parser(std::vector<TemplateToken> tokens) : in_(std::move(tokens)) {}
 
   absl::StatusOr<std::vector<Statement>> Run() {
     std::vector<Statement> out;
@@ -31,8 +30,9 @@ class Parser {
  private:
   // Statements up to a block that starts with one of `ends`, whose name is
   // taken; to the end of the template when there are none.
-  absl::StatusOr<std::string> Body(std::initializer_list<absl::string_view> ends,
-                                   std::vector<Statement>* out) {
+  absl::StatusOr<std::string> Body(
+      std::initializer_list<absl::string_view> ends,
+      std::vector<Statement>* out) {
     if (++blocks_ > kMaxBlocks) {
       return absl::InvalidArgumentError(absl::StrCat(
           "line ", in_.line(), ": more than ", kMaxBlocks, " nested blocks"));
@@ -89,8 +89,8 @@ class Parser {
       DS_RETURN_IF_ERROR(Body({"endgeneration"}, out).status());
       return EndBlock();
     }
-    return TemplateTokens::Unknown(line, absl::StrCat("statement \"", name,
-                                                      "\""));
+    return TemplateTokens::Unknown(line,
+                                   absl::StrCat("statement \"", name, "\""));
   }
 
   absl::Status If(int line, std::vector<Statement>* out) {
@@ -103,7 +103,8 @@ class Parser {
       }
       DS_RETURN_IF_ERROR(EndBlock());
       if (next == "elif") {
-        DS_ASSIGN_OR_RETURN(next, Body({"elif", "else", "endif"}, &branch.body));
+        DS_ASSIGN_OR_RETURN(next,
+                            Body({"elif", "else", "endif"}, &branch.body));
       } else {
         DS_ASSIGN_OR_RETURN(next, Body({"endif"}, &branch.body));
       }

@@ -35,10 +35,9 @@ std::optional<bool> Unary(absl::string_view name, const Value& v) {
 // Tests with an argument that are comparisons.
 absl::string_view Comparison(absl::string_view name) {
   constexpr std::pair<absl::string_view, absl::string_view> kNames[] = {
-      {"eq", "=="},          {"equalto", "=="}, {"ne", "!="},
-      {"lt", "<"},           {"lessthan", "<"}, {"le", "<="},
-      {"gt", ">"},           {"greaterthan", ">"}, {"ge", ">="},
-      {"in", "in"}};
+      {"eq", "=="},      {"equalto", "=="}, {"ne", "!="}, {"lt", "<"},
+      {"lessthan", "<"}, {"le", "<="},      {"gt", ">"},  {"greaterthan", ">"},
+      {"ge", ">="},      {"in", "in"}};
   for (const auto& [key, op] : kNames) {
     if (key == name) return op;
   }

@@ -40,10 +40,14 @@ std::string FloatText(double d) {
 bool IsPrintable(uint32_t cp) {
   if (cp == ' ') return true;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(cp))) {
-    case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN: case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP: case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
       return false;
     default:
       return true;
@@ -88,13 +92,27 @@ void AppendJsonString(const MarkedText& s, bool ascii, MarkedText* out) {
     const CodePoint c = DecodeUtf8(s.text, pos);
     const bool user = s.marks[pos];
     switch (c.value) {
-      case '"': out->Append("\\\"", user); break;
-      case '\\': out->Append("\\\\", user); break;
-      case '\n': out->Append("\\n", user); break;
-      case '\r': out->Append("\\r", user); break;
-      case '\t': out->Append("\\t", user); break;
-      case '\b': out->Append("\\b", user); break;
-      case '\f': out->Append("\\f", user); break;
+      case '"':
+        out->Append("\\\"", user);
+        break;
+      case '\\':
+        out->Append("\\\\", user);
+        break;
+      case '\n':
+        out->Append("\\n", user);
+        break;
+      case '\r':
+        out->Append("\\r", user);
+        break;
+      case '\t':
+        out->Append("\\t", user);
+        break;
+      case '\b':
+        out->Append("\\b", user);
+        break;
+      case '\f':
+        out->Append("\\f", user);
+        break;
       default:
         if (c.value < 0x20 || (ascii && c.value >= 0x7F && c.value < 0x10000)) {
           if (c.value == 0x7F) {
@@ -103,9 +121,10 @@ void AppendJsonString(const MarkedText& s, bool ascii, MarkedText* out) {
             out->Append(absl::StrFormat("\\u%04x", c.value), user);
           }
         } else if (ascii && c.value >= 0x10000) {
-          out->Append(absl::StrFormat("\\u%04x\\u%04x",
-                                      0xD7C0 + (c.value >> 10),
-                                      0xDC00 + (c.value & 0x3FF)), user);
+          out->Append(
+              absl::StrFormat("\\u%04x\\u%04x", 0xD7C0 + (c.value >> 10),
+                              0xDC00 + (c.value & 0x3FF)),
+              user);
         } else {
           out->Append(absl::string_view(s.text).substr(pos, c.size), user);
         }
@@ -115,8 +134,8 @@ void AppendJsonString(const MarkedText& s, bool ascii, MarkedText* out) {
   out->Append("\"");
 }
 
-bool AppendJson(const TemplateValue& v, const TemplateJsonOptions& o,
-                int depth, MarkedText* out) {
+bool AppendJson(const TemplateValue& v, const TemplateJsonOptions& o, int depth,
+                MarkedText* out) {
   const auto newline = [&](int d) {
     if (o.indent < 0) return;
     out->Append("\n");

@@ -13,7 +13,8 @@ namespace {
 
 bool IsLetter(uint32_t cp) {
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(cp))) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
       return true;
     default:
@@ -48,9 +49,9 @@ void AppendUpper(uint32_t cp, bool title, bool user, MarkedText* out) {
     return;
   }
   const auto c = static_cast<utf8proc_int32_t>(cp);
-  AppendCodePoint(static_cast<uint32_t>(title ? utf8proc_totitle(c)
-                                              : utf8proc_toupper(c)),
-                  user, out);
+  AppendCodePoint(
+      static_cast<uint32_t>(title ? utf8proc_totitle(c) : utf8proc_toupper(c)),
+      user, out);
 }
 
 }  // namespace
@@ -75,6 +76,12 @@ MarkedText StripText(const MarkedText& s, bool left, bool right,
     end = last;
   }
   return s.Substr(begin, end);
+}
+
+size_t CountControlAndSpace(const MarkedText& s) {
+  return static_cast<size_t>(
+      std::count_if(s.text.begin(), s.text.end(),
+                    [](char c) { return static_cast<uint8_t>(c) <= 0x20; }));
 }
 
 std::vector<MarkedText> SplitText(const MarkedText& s,
@@ -209,9 +216,9 @@ MarkedText ChangeCase(const MarkedText& s, TextCase to) {
         in_word = IsLetter(c.value);
         break;
       case TextCase::kJinjaTitle:
-        in_word = !(IsPythonSpace(c.value) || c.value == '-' ||
-                    c.value == '(' || c.value == '{' || c.value == '[' ||
-                    c.value == '<');
+        in_word =
+            !(IsPythonSpace(c.value) || c.value == '-' || c.value == '(' ||
+              c.value == '{' || c.value == '[' || c.value == '<');
         break;
       default:
         break;

@@ -18,6 +18,10 @@ bool IsPythonSpace(uint32_t cp);
 MarkedText StripText(const MarkedText& s, bool left, bool right,
                      std::optional<absl::string_view> chars = std::nullopt);
 
+// Bytes up to the space: at least as many as the ASCII borders of words or
+// lines, so a bound on the parts of a split that is known before it is made.
+size_t CountControlAndSpace(const MarkedText& s);
+
 // str.split, or str.rsplit; no separator: runs of white space. `most` < 0: no
 // limit. The separator is not empty.
 std::vector<MarkedText> SplitText(const MarkedText& s,

@@ -71,8 +71,8 @@ class TemplateTokens {
       found = t.kind == Kind::kEnd ? "the end of the template"
                                    : "the end of the tag";
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "line ", t.line, ": expected ", what, ", found ", found));
+    return absl::InvalidArgumentError(
+        absl::StrCat("line ", t.line, ": expected ", what, ", found ", found));
   }
   static absl::Status Unknown(int line, absl::string_view what) {
     return absl::UnimplementedError(

@@ -140,18 +140,30 @@ bool TemplateValue::Truthy() const {
 
 absl::string_view TemplateValue::KindName() const {
   switch (kind_) {
-    case Kind::kUndefined: return "undefined";
-    case Kind::kNone: return "none";
-    case Kind::kBool: return "a boolean";
-    case Kind::kInt: return "an integer";
-    case Kind::kFloat: return "a number";
-    case Kind::kString: return "a string";
-    case Kind::kList: return "a list";
-    case Kind::kMap: return "a mapping";
-    case Kind::kNamespace: return "a namespace";
-    case Kind::kLoop: return "a loop";
-    case Kind::kMacro: return "a macro";
-    case Kind::kFunction: return "a function";
+    case Kind::kUndefined:
+      return "undefined";
+    case Kind::kNone:
+      return "none";
+    case Kind::kBool:
+      return "a boolean";
+    case Kind::kInt:
+      return "an integer";
+    case Kind::kFloat:
+      return "a number";
+    case Kind::kString:
+      return "a string";
+    case Kind::kList:
+      return "a list";
+    case Kind::kMap:
+      return "a mapping";
+    case Kind::kNamespace:
+      return "a namespace";
+    case Kind::kLoop:
+      return "a loop";
+    case Kind::kMacro:
+      return "a macro";
+    case Kind::kFunction:
+      return "a function";
   }
   return "";
 }

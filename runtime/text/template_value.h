@@ -45,8 +45,18 @@ struct MarkedText {
 class TemplateValue {
  public:
   enum class Kind {
-    kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kMap, kNamespace,
-    kLoop, kMacro, kFunction,
+    kUndefined,
+    kNone,
+    kBool,
+    kInt,
+    kFloat,
+    kString,
+    kList,
+    kMap,
+    kNamespace,
+    kLoop,
+    kMacro,
+    kFunction,
   };
   using List = std::vector<TemplateValue>;
   using Map = std::vector<std::pair<MarkedText, TemplateValue>>;

@@ -23,8 +23,8 @@ inline json::Value AddedTokenJson(absl::string_view content, int64_t id,
   json::Value t = json::Value::Object();
   t.Set("id", id);
   t.Set("content", content);
-  for (absl::string_view key : {"single_word", "lstrip", "rstrip",
-                                "normalized"}) {
+  for (absl::string_view key :
+       {"single_word", "lstrip", "rstrip", "normalized"}) {
     t.Set(key, false);
   }
   t.Set("special", special);

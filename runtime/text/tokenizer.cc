@@ -24,9 +24,9 @@ constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 // Whether [begin, end) touches one of the sorted ranges.
 bool Touches(const std::vector<ByteRange>& ranges, size_t begin, size_t end) {
-  const auto it = std::upper_bound(
-      ranges.begin(), ranges.end(), begin,
-      [](size_t b, const ByteRange& r) { return b < r.end; });
+  const auto it =
+      std::upper_bound(ranges.begin(), ranges.end(), begin,
+                       [](size_t b, const ByteRange& r) { return b < r.end; });
   return it != ranges.end() && it->begin < end;
 }
 
@@ -154,8 +154,8 @@ absl::StatusOr<std::vector<int32_t>> TableTokenizer::EncodeWithPlainRanges(
   for (const ByteRange& r : plain) {
     if (r.begin < previous || r.end < r.begin || r.end > text.size()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "plain range [", r.begin, ", ", r.end, ") of a text of ",
-          text.size(), " bytes; ranges must be sorted and inside the text"));
+          "plain range [", r.begin, ", ", r.end, ") of a text of ", text.size(),
+          " bytes; ranges must be sorted and inside the text"));
     }
     previous = r.end;
   }

@@ -15,7 +15,7 @@
 namespace deepslice {
 
 struct EncodeOptions {
-  bool add_special = true;        // run the post-processor (BOS, EOS, ...)
+  bool add_special = true;  // run the post-processor (BOS, EOS, ...)
   // Text of special tokens becomes their ids. Off for user text in a chat.
   bool parse_special = true;
 };
@@ -48,8 +48,8 @@ class Tokenizer {
       absl::string_view text, const EncodeOptions& options,
       const std::vector<ByteRange>& plain) const = 0;
   // Ids outside [0, vocab_size) are InvalidArgument. Always valid UTF-8.
-  virtual absl::StatusOr<std::string> Decode(
-      const std::vector<int32_t>& ids, bool skip_special) const = 0;
+  virtual absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
+                                             bool skip_special) const = 0;
 
   // Appends the bytes that `id` adds to a decoded text, which need not be UTF-8
   // by themselves. `first`: no token was written yet; updated. Decode and

@@ -69,9 +69,8 @@ absl::Status TokenizerBuilder::AddAddedToken(absl::string_view text, int64_t id,
                                              AddedToken token) {
   if (text.empty() || text.size() > limits::kAddedTokenBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("added token ", id, " has ", text.size(),
-                     " bytes; 1 to ", limits::kAddedTokenBytes,
-                     " are allowed"));
+        absl::StrCat("added token ", id, " has ", text.size(), " bytes; 1 to ",
+                     limits::kAddedTokenBytes, " are allowed"));
   }
   if (static_cast<int64_t>(added_.size()) >= limits::kAddedTokens) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -131,7 +130,8 @@ int32_t TokenizerBuilder::CountMissingBytes() const {
 }
 
 void TokenizerBuilder::Finish(TokenizerSpec* spec) {
-  for (size_t i = 0; i < texts_.size(); ++i) spec->AddToken(texts_[i], bits_[i]);
+  for (size_t i = 0; i < texts_.size(); ++i)
+    spec->AddToken(texts_[i], bits_[i]);
   spec->merges = std::move(merges_);
   spec->added = std::move(added_);
 }

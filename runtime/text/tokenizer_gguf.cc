@@ -82,9 +82,9 @@ class GgufReader {
                                           json::Kind kind) const {
     const json::Value* v = Get(name);
     if (v && v->kind() == kind) return v;
-    return Invalid(name,
-                   absl::StrCat("is ", v ? json::KindName(v->kind()) : "missing",
-                                "; must be ", json::KindName(kind)));
+    return Invalid(
+        name, absl::StrCat("is ", v ? json::KindName(v->kind()) : "missing",
+                           "; must be ", json::KindName(kind)));
   }
 
   absl::Status CheckModel() const {
@@ -144,17 +144,17 @@ class GgufReader {
     const size_t n = tokens->items().size();
     if (n == 0) return Invalid("tokens", "is empty");
     if (types && (!types->is_array() || types->items().size() != n)) {
-      return Invalid("token_type",
-                     absl::StrCat("has ", types->items().size(),
-                                  " entries; tokens has ", n,
-                                  ", and there must be one for each"));
+      return Invalid(
+          "token_type",
+          absl::StrCat("has ", types->items().size(), " entries; tokens has ",
+                       n, ", and there must be one for each"));
     }
     for (size_t i = 0; i < n; ++i) {
       const json::Value& token = tokens->items()[i];
       const json::Value* type = types ? &types->items()[i] : nullptr;
       if (!token.is_string() || (type && !type->is_int())) {
-        return Invalid("tokens", absl::StrCat("entry ", i,
-                                              " is no text with a type"));
+        return Invalid("tokens",
+                       absl::StrCat("entry ", i, " is no text with a type"));
       }
       DS_RETURN_IF_ERROR(Annotate(
           AddToken(token.as_string(), static_cast<int64_t>(i),
@@ -239,10 +239,11 @@ class GgufReader {
       if (!(first ? bos : eos)) continue;
       const int32_t id = first ? spec_.bos_id : spec_.eos_id;
       if (id < 0) {
-        return Invalid(first ? "add_bos_token" : "add_eos_token",
-                       absl::StrCat("is set, but ",
-                                    Key(first ? "bos_token_id" : "eos_token_id"),
-                                    " is missing"));
+        return Invalid(
+            first ? "add_bos_token" : "add_eos_token",
+            absl::StrCat("is set, but ",
+                         Key(first ? "bos_token_id" : "eos_token_id"),
+                         " is missing"));
       }
       (first ? spec_.prefix_ids : spec_.suffix_ids) = {id};
     }

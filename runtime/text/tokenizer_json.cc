@@ -55,7 +55,8 @@ absl::Status RefuseOptions(const JsonAt& model) {
                                          "\" is not supported; only null is"));
     }
   }
-  DS_ASSIGN_OR_RETURN(const bool fallback, model.BoolOr("byte_fallback", false));
+  DS_ASSIGN_OR_RETURN(const bool fallback,
+                      model.BoolOr("byte_fallback", false));
   if (fallback) {
     return model.Member("byte_fallback")
         .NotSupported("true is not supported; only false is");
@@ -92,7 +93,8 @@ absl::Status ReadModel(const JsonAt& model, TokenizerBuilder* builder,
   const JsonAt vocab = model.Member("vocab");
   DS_RETURN_IF_ERROR(vocab.Expect(json::Kind::kObject));
   for (const json::Value::Member& m : vocab.value->members()) {
-    if (!m.second.is_int()) return vocab.Member(m.first).Invalid("is no integer");
+    if (!m.second.is_int())
+      return vocab.Member(m.first).Invalid("is no integer");
     DS_RETURN_IF_ERROR(
         Annotate(builder->AddModelToken(m.first, m.second.as_int()),
                  "tokenizer.json: ", vocab.path));
@@ -176,8 +178,8 @@ absl::Status ApplyConfig(const json::Value& config,
     const absl::string_view key = bos ? "add_bos_token" : "add_eos_token";
     const JsonAt m = root.Member(key);
     if (m.is_null()) continue;
-    DS_RETURN_IF_ERROR(Annotate(m.Expect(json::Kind::kBool),
-                                "tokenizer_config.json"));
+    DS_RETURN_IF_ERROR(
+        Annotate(m.Expect(json::Kind::kBool), "tokenizer_config.json"));
     const int32_t id = bos ? spec->bos_id : spec->eos_id;
     std::vector<int32_t>& ids = bos ? spec->prefix_ids : spec->suffix_ids;
     const auto place = bos ? ids.begin() : ids.end() - (ids.empty() ? 0 : 1);
@@ -213,18 +215,18 @@ absl::StatusOr<TokenizerTables> ReadTokenizerJson(
   TokenizerTables tables;
   for (absl::string_view key : {"truncation", "padding"}) {
     if (!root.Member(key).is_null()) {
-      tables.notes.push_back(absl::StrCat("tokenizer.json: ", key,
-                                          " is left to the caller"));
+      tables.notes.push_back(
+          absl::StrCat("tokenizer.json: ", key, " is left to the caller"));
     }
   }
   TokenizerSpec spec;
   TokenizerBuilder builder;
   DS_RETURN_IF_ERROR(ReadModel(root.Member("model"), &builder, &spec));
-  DS_RETURN_IF_ERROR(ReadAddedTokens(root.Member("added_tokens"), &builder,
-                                     &tables.notes));
+  DS_RETURN_IF_ERROR(
+      ReadAddedTokens(root.Member("added_tokens"), &builder, &tables.notes));
   if (const int32_t holes = builder.CountHoles(); holes > 0) {
-    tables.notes.push_back(absl::StrCat("tokenizer.json: ", holes,
-                                        " ids of the vocabulary have no token"));
+    tables.notes.push_back(absl::StrCat(
+        "tokenizer.json: ", holes, " ids of the vocabulary have no token"));
   }
   DS_RETURN_IF_ERROR(ReadNormalizer(root.Member("normalizer"), &spec));
   DS_RETURN_IF_ERROR(ReadPreTokenizer(root.Member("pre_tokenizer"), &spec));
@@ -240,8 +242,8 @@ absl::StatusOr<TokenizerTables> ReadTokenizerJson(
   builder.Finish(&spec);
   DS_RETURN_IF_ERROR(ReadPostProcessor(root.Member("post_processor"), &spec));
   DS_RETURN_IF_ERROR(ReadDecoder(root.Member("decoder"), &spec));
-  DS_RETURN_IF_ERROR(ApplyConfig(tokenizer_config, builder, &spec,
-                                 &tables.notes));
+  DS_RETURN_IF_ERROR(
+      ApplyConfig(tokenizer_config, builder, &spec, &tables.notes));
   tables.bytes = SerializeTokenizer(spec);
   return tables;
 }

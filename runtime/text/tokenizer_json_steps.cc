@@ -32,9 +32,9 @@ absl::Status JsonAt::NotSupported(absl::string_view what) const {
 
 absl::Status JsonAt::Expect(json::Kind kind) const {
   if (value && value->kind() == kind) return absl::OkStatus();
-  return Invalid(absl::StrCat(
-      "is ", value ? json::KindName(value->kind()) : "missing", "; must be ",
-      json::KindName(kind)));
+  return Invalid(absl::StrCat("is ",
+                              value ? json::KindName(value->kind()) : "missing",
+                              "; must be ", json::KindName(kind)));
 }
 
 absl::StatusOr<bool> JsonAt::BoolOr(absl::string_view key,
@@ -83,9 +83,8 @@ absl::StatusOr<std::string> Type(const JsonAt& at) {
 
 absl::Status UnknownType(const JsonAt& at, absl::string_view type,
                          absl::string_view supported) {
-  return at.NotSupported(absl::StrCat("type \"", type,
-                                      "\" is not supported; supported are ",
-                                      supported));
+  return at.NotSupported(absl::StrCat(
+      "type \"", type, "\" is not supported; supported are ", supported));
 }
 
 // Reads each member of a Sequence with `read`.
@@ -109,8 +108,7 @@ absl::Status CheckSteps(const JsonAt& at, size_t steps) {
 }
 
 absl::Status ReadSplit(const JsonAt& at, PreTokenizerStep* step) {
-  DS_RETURN_IF_ERROR(
-      at.OnlyMembers({"type", "pattern", "behavior", "invert"}));
+  DS_RETURN_IF_ERROR(at.OnlyMembers({"type", "pattern", "behavior", "invert"}));
   step->kind = PreTokenizerKind::kSplit;
   const JsonAt pattern = at.Member("pattern");
   DS_RETURN_IF_ERROR(pattern.Expect(json::Kind::kObject));
@@ -137,9 +135,11 @@ absl::Status ReadSplit(const JsonAt& at, PreTokenizerStep* step) {
       return absl::OkStatus();
     }
   }
-  return at.Member("behavior").Invalid(absl::StrCat(
-      "is \"", behavior, "\"; must be Removed, Isolated, MergedWithPrevious, "
-      "MergedWithNext or Contiguous"));
+  return at.Member("behavior")
+      .Invalid(
+          absl::StrCat("is \"", behavior,
+                       "\"; must be Removed, Isolated, MergedWithPrevious, "
+                       "MergedWithNext or Contiguous"));
 }
 
 // ["[SEP]", 102] of BertProcessing and RobertaProcessing.

@@ -72,8 +72,8 @@ std::string Split(absl::string_view pattern, absl::string_view behavior,
 }
 
 TEST(ReadTokenizerJson, SplitHasFiveBehaviors) {
-  for (const std::string& pattern : std::vector<std::string>{
-           R"({"String": ","})", R"({"Regex": ","})"}) {
+  for (const std::string& pattern :
+       std::vector<std::string>{R"({"String": ","})", R"({"Regex": ","})"}) {
     const std::string text = "a,,b,";
     EXPECT_EQ(Cut(Split(pattern, "Removed"), text), "a|b");
     EXPECT_EQ(Cut(Split(pattern, "Isolated"), text), "a|,|,|b|,");
@@ -128,13 +128,19 @@ TEST(ReadTokenizerJson, PrefixSpaceIsAddedWhereThereIsNone) {
 TEST(ReadTokenizerJson, NormalizersAreTheFourForms) {
   for (const auto& [form, text] :
        std::vector<std::pair<std::string, std::string>>{
-           {"NFC", "\xC3\xA9\xEF\xAC\x81"},           // é, fi ligature
+           {"NFC", "\xC3\xA9\xEF\xAC\x81"},  // é, fi ligature
            {"NFD", "e\xCC\x81\xEF\xAC\x81"},
-           {"NFKC", "\xC3\xA9" "fi"},
-           {"NFKD", "e\xCC\x81" "fi"}}) {
+           {"NFKC",
+            "\xC3\xA9"
+            "fi"},
+           {"NFKD",
+            "e\xCC\x81"
+            "fi"}}) {
     json::Value file = ByteLevelFile({});
-    file.Set("normalizer", Json(absl::StrCat(
-        R"({"type": "Sequence", "normalizers": [{"type": ")", form, "\"}]}")));
+    file.Set(
+        "normalizer",
+        Json(absl::StrCat(R"({"type": "Sequence", "normalizers": [{"type": ")",
+                          form, "\"}]}")));
     DS_ASSERT_OK_AND_ASSIGN(const Loaded t, LoadFile(file));
     EXPECT_EQ(*t->Decode(*t->Encode("e\xCC\x81\xEF\xAC\x81"), true), text);
   }
@@ -166,7 +172,8 @@ TEST(ReadTokenizerJson, IgnoreMergesTakesWordsOfTheVocabularyWhole) {
   EXPECT_EQ(*t->Decode({299, 300}, false), "xyz");
   ASSERT_EQ(t.tables.notes.size(), 1u);
   EXPECT_NE(t.tables.notes[0].find("41 ids of the vocabulary have no token"),
-            std::string::npos) << t.tables.notes[0];
+            std::string::npos)
+      << t.tables.notes[0];
 }
 
 TEST(ReadTokenizerJson, UnknownCharactersBecomeTheUnknownToken) {
@@ -245,9 +252,10 @@ TEST(ReadTokenizerJson, RefusesUnknownComponentsByNameAndPath) {
   refused("pre_tokenizer", Split(R"({"Regex": "\\bx"})", "Isolated"),
           "pre_tokenizer.pattern.Regex: pattern");
   refused("post_processor", R"({"type": "Magic"})", "post_processor: type");
-  refused("post_processor",
-          R"({"type": "TemplateProcessing", "single": [], "special_tokens": {}})",
-          "post_processor.single: the template has no sequence A");
+  refused(
+      "post_processor",
+      R"({"type": "TemplateProcessing", "single": [], "special_tokens": {}})",
+      "post_processor.single: the template has no sequence A");
   refused("decoder", R"({"type": "WordPiece"})", "decoder: type \"WordPiece\"");
   refused("model", R"({"type": "Unigram", "vocab": []})",
           "model.type: model \"Unigram\"");
@@ -271,7 +279,8 @@ TEST(ReadTokenizerJson, RefusesDamageWithThePath) {
   refused("vocab", R"({"a": 16777216})", "has id 16777216");
   refused("vocab", R"({"a": 1.5})", "model.vocab.a: is no integer");
   refused("vocab", R"([])", "model.vocab: is an array; must be an object");
-  refused("merges", R"([["a", "zz"]])", "merge 0 (\"a\", \"zz\"): \"zz\" is no");
+  refused("merges", R"([["a", "zz"]])",
+          "merge 0 (\"a\", \"zz\"): \"zz\" is no");
   refused("merges", R"([["b", "b"]])", "\"bb\" is no token");
   refused("merges", R"(["a"])", "model.merges[0]: must be two tokens");
   refused("merges", R"(["a b c"])", "model.merges[0]: must be two tokens");

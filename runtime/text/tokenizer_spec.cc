@@ -54,9 +54,9 @@ class Reader {
 
   void Fail(absl::string_view what) {
     if (!status_.ok()) return;
-    status_ = absl::DataLossError(
-        absl::StrCat("tokenizer tables: byte ", pos_, ": ", what,
-                     "; compile the plan again"));
+    status_ =
+        absl::DataLossError(absl::StrCat("tokenizer tables: byte ", pos_, ": ",
+                                         what, "; compile the plan again"));
   }
 
   const char* Take(uint64_t size, absl::string_view what) {
@@ -188,9 +188,9 @@ void ReadAdded(Reader& r, TokenizerSpec* spec) {
   for (uint32_t i = 0; i < n && r.ok(); ++i) {
     AddedToken t;
     t.id = r.Id(spec->vocab_size(), false, "added token");
-    const uint8_t flags =
-        r.Flags(kFlagSingleWord | kFlagLstrip | kFlagRstrip | kFlagNormalized |
-                    kFlagSpecial, "added token");
+    const uint8_t flags = r.Flags(kFlagSingleWord | kFlagLstrip | kFlagRstrip |
+                                      kFlagNormalized | kFlagSpecial,
+                                  "added token");
     if (!r.ok()) return;
     t.single_word = flags & kFlagSingleWord;
     t.lstrip = flags & kFlagLstrip;
@@ -201,7 +201,8 @@ void ReadAdded(Reader& r, TokenizerSpec* spec) {
     const absl::string_view text = spec->token(t.id);
     if (seen[t.id] || text.empty() || !IsValidUtf8(text) ||
         text.size() > static_cast<size_t>(limits::kAddedTokenBytes)) {
-      return r.Fail(absl::StrCat("added token ", t.id, " is listed twice, "
+      return r.Fail(absl::StrCat("added token ", t.id,
+                                 " is listed twice, "
                                  "empty, too long or not UTF-8"));
     }
     const uint8_t bits = kTokenAdded | (t.special ? kTokenSpecial : 0);
@@ -232,9 +233,9 @@ void ReadSteps(Reader& r, TokenizerSpec* spec) {
                     "pre-tokenizer");
     s.behavior = r.Kind(SplitBehavior::kRemoved, SplitBehavior::kContiguous,
                         "split behavior");
-    const uint8_t flags =
-        r.Flags(kFlagRegex | kFlagInvert | kFlagIndividual | kFlagPrefixSpace |
-                    kFlagUseRegex, "pre-tokenizer");
+    const uint8_t flags = r.Flags(kFlagRegex | kFlagInvert | kFlagIndividual |
+                                      kFlagPrefixSpace | kFlagUseRegex,
+                                  "pre-tokenizer");
     s.is_regex = flags & kFlagRegex;
     s.invert = flags & kFlagInvert;
     s.individual_digits = flags & kFlagIndividual;
@@ -289,8 +290,7 @@ std::string SerializeTokenizer(const TokenizerSpec& spec) {
   for (const PreTokenizerStep& s : spec.pre_tokenizers) {
     out.push_back(static_cast<char>(s.kind));
     out.push_back(static_cast<char>(s.behavior));
-    out.push_back((s.is_regex ? kFlagRegex : 0) |
-                  (s.invert ? kFlagInvert : 0) |
+    out.push_back((s.is_regex ? kFlagRegex : 0) | (s.invert ? kFlagInvert : 0) |
                   (s.individual_digits ? kFlagIndividual : 0) |
                   (s.add_prefix_space ? kFlagPrefixSpace : 0) |
                   (s.use_regex ? kFlagUseRegex : 0));

@@ -20,18 +20,27 @@ inline constexpr uint8_t kTokenAdded = 2;    // matched before the model runs
 inline constexpr uint8_t kTokenSpecial = 4;  // added, and not part of the text
 
 struct AddedToken {
-  int32_t id = 0;           // its text is the token's text
-  bool single_word = false; // only where no word character touches it
-  bool lstrip = false;      // takes white space before it
-  bool rstrip = false;      // takes white space after it
-  bool normalized = false;  // matched in normalised text
+  int32_t id = 0;            // its text is the token's text
+  bool single_word = false;  // only where no word character touches it
+  bool lstrip = false;       // takes white space before it
+  bool rstrip = false;       // takes white space after it
+  bool normalized = false;   // matched in normalised text
   bool special = false;
 };
 
 // Numbers of every enum here are written into plans: they keep their meaning.
-enum class NormalizerKind : uint8_t { kNfc = 1, kNfd = 2, kNfkc = 3, kNfkd = 4 };
+enum class NormalizerKind : uint8_t {
+  kNfc = 1,
+  kNfd = 2,
+  kNfkc = 3,
+  kNfkd = 4
+};
 
-enum class PreTokenizerKind : uint8_t { kSplit = 1, kDigits = 2, kByteLevel = 3 };
+enum class PreTokenizerKind : uint8_t {
+  kSplit = 1,
+  kDigits = 2,
+  kByteLevel = 3
+};
 
 enum class SplitBehavior : uint8_t {
   kRemoved = 0,
@@ -74,8 +83,8 @@ struct TokenizerSpec {
   ModelKind model = ModelKind::kBpe;
   bool ignore_merges = false;  // a pre-token of the vocabulary is that token
   bool fuse_unk = false;
-  int32_t unk_id = -1;            // -1: unknown characters are dropped
-  std::vector<BpeMerge> merges;   // by falling priority
+  int32_t unk_id = -1;           // -1: unknown characters are dropped
+  std::vector<BpeMerge> merges;  // by falling priority
 
   std::vector<AddedToken> added;
   std::vector<NormalizerKind> normalizers;
@@ -90,8 +99,7 @@ struct TokenizerSpec {
   int32_t vocab_size() const { return static_cast<int32_t>(token_ends.size()); }
   absl::string_view token(int32_t id) const {
     const uint32_t begin = id == 0 ? 0 : token_ends[id - 1];
-    return absl::string_view(token_text)
-        .substr(begin, token_ends[id] - begin);
+    return absl::string_view(token_text).substr(begin, token_ends[id] - begin);
   }
   void AddToken(absl::string_view text, uint8_t bits) {
     token_text.append(text.data(), text.size());

@@ -16,7 +16,8 @@ namespace deepslice {
 // tokens, normaliser, decoder and post-processor steps).
 struct TokenizerTables {
   std::string bytes;
-  std::vector<std::string> notes;  // e.g. an added token beyond the model's rows
+  // What a reader should know, e.g. ids of the vocabulary without a token.
+  std::vector<std::string> notes;
 };
 
 // Reads a tokenizer.json text. An unknown component is Unimplemented by name

@@ -51,9 +51,8 @@ TEST_P(GoldenTokenizer, GivesTheReferenceIdsAndTexts) {
   DS_ASSERT_OK_AND_ASSIGN(
       const std::string file,
       ReadFile(JoinPath(folder, "tokenizer.json"), 1 << 24));
-  DS_ASSERT_OK_AND_ASSIGN(
-      const std::string golden_text,
-      ReadFile(JoinPath(folder, "golden.json"), 1 << 24));
+  DS_ASSERT_OK_AND_ASSIGN(const std::string golden_text,
+                          ReadFile(JoinPath(folder, "golden.json"), 1 << 24));
   DS_ASSERT_OK_AND_ASSIGN(const json::Value golden, json::Parse(golden_text));
   DS_ASSERT_OK_AND_ASSIGN(TokenizerTables tables,
                           ReadTokenizerJson(file, json::Value()));
@@ -83,9 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, GoldenTokenizer,
 TEST(Tokenizer, MergesByPriorityThenFromTheLeft) {
   // "aaa": the leftmost pair; "abc": (b, c) comes before (a, b).
   DS_ASSERT_OK_AND_ASSIGN(
-      const Loaded t,
-      LoadFile(ByteLevelFile({{"b", "c"}, {"a", "b"}, {"a", "a"},
-                              {"a", "bc"}})));
+      const Loaded t, LoadFile(ByteLevelFile(
+                          {{"b", "c"}, {"a", "b"}, {"a", "a"}, {"a", "bc"}})));
   const auto token = [&](absl::string_view s) { return t->TokenToId(s); };
   EXPECT_EQ(*t->Encode("aaa"), Ids({token("aa"), token("a")}));
   EXPECT_EQ(*t->Encode("abc"), Ids({token("abc")}));
@@ -95,10 +93,12 @@ TEST(Tokenizer, MergesByPriorityThenFromTheLeft) {
 TEST(Tokenizer, LongWordsMergeLikeShortOnes) {
   // 32 symbols is the border between the scan and the heap: the same pattern
   // repeated across it must give the same parts.
-  DS_ASSERT_OK_AND_ASSIGN(
-      const Loaded t,
-      LoadFile(ByteLevelFile({{"a", "b"}, {"ab", "c"}, {"c", "a"},
-                              {"abc", "abc"}, {"d", "abc"}})));
+  DS_ASSERT_OK_AND_ASSIGN(const Loaded t,
+                          LoadFile(ByteLevelFile({{"a", "b"},
+                                                  {"ab", "c"},
+                                                  {"c", "a"},
+                                                  {"abc", "abc"},
+                                                  {"d", "abc"}})));
   DS_ASSERT_OK_AND_ASSIGN(const Ids unit, t->Encode("dabcabc"));
   for (int n = 1; n < 40; ++n) {
     std::string text;
@@ -154,8 +154,9 @@ TEST(Tokenizer, DecodeRefusesIdsOutsideTheVocabulary) {
 TEST(Tokenizer, NamesTokens) {
   DS_ASSERT_OK_AND_ASSIGN(
       const Loaded t,
-      LoadFile(ByteLevelFile({}),
-               Json(R"({"bos_token": {"content": "<s>"}, "eos_token": "<u>"})")));
+      LoadFile(
+          ByteLevelFile({}),
+          Json(R"({"bos_token": {"content": "<s>"}, "eos_token": "<u>"})")));
   EXPECT_EQ(t->TokenToId("<s>"), 256);
   EXPECT_EQ(t->bos_id(), 256);
   EXPECT_EQ(t->eos_id(), 257);

@@ -92,15 +92,17 @@ bool IsValidUtf8(absl::string_view s) {
 std::string ReplaceInvalidUtf8(absl::string_view s) {
   std::string out;
   out.reserve(s.size());
-  for (size_t pos = 0; pos < s.size();) {
+  size_t done = 0;  // written up to here
+  for (size_t pos = SkipAscii(s, 0); pos < s.size();) {
     const CodePoint c = DecodeUtf8(s, pos);
-    if (c.valid) {
-      out.append(s.data() + pos, c.size);
-    } else {
+    if (!c.valid) {
+      out.append(s.data() + done, pos - done);
       out.append(kReplacement);
+      done = pos + c.size;
     }
-    pos += c.size;
+    pos = SkipAscii(s, pos + c.size);
   }
+  out.append(s.data() + done, s.size() - done);
   return out;
 }
 

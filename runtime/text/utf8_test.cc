@@ -14,12 +14,12 @@ namespace {
 TEST(Utf8, ReplacesEachMaximalPartOfABadSequence) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"a\xC3", "a" FFFD},
-      {"\xE2\x82", FFFD},                   // cut short: one
+      {"\xE2\x82", FFFD},  // cut short: one
       {"\xE2\x82x", FFFD "x"},
       {"\xF0\x9F\x98", FFFD},
-      {"\xC0\xAF", FFFD FFFD},              // overlong
+      {"\xC0\xAF", FFFD FFFD},  // overlong
       {"\xE0\x80\xAF", FFFD FFFD FFFD},
-      {"\xED\xA0\x80", FFFD FFFD FFFD},     // a surrogate
+      {"\xED\xA0\x80", FFFD FFFD FFFD},  // a surrogate
       {"\xF4\x90\x80\x80", FFFD FFFD FFFD FFFD},
       {"\x80\xFF", FFFD FFFD},
       {"\xF0\x9F\x98\x80\xC3\xA9", "\xF0\x9F\x98\x80\xC3\xA9"}};

@@ -43,8 +43,7 @@ class WordCache {
   void Keep(uint32_t begin, absl::string_view word, size_t first, size_t count,
             Entry* e) {
     *e = {begin, static_cast<uint32_t>(word.size()),
-          static_cast<uint32_t>(first), static_cast<uint32_t>(count),
-          text_};
+          static_cast<uint32_t>(first), static_cast<uint32_t>(count), text_};
   }
   static void CopyIds(const Entry& e, std::vector<int32_t>* ids) {
     for (uint32_t i = 0; i < e.count; ++i) {
