@@ -7,6 +7,7 @@
 #include "compiler/weights_file.h"
 #include "ir/printer.h"
 #include "schema/base/checked_math.h"
+#include "schema/plan_format.h"
 #include "schema/plan_generated.h"
 
 namespace deepslice {
@@ -15,8 +16,6 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using flatbuffers::Vector;
-
-constexpr uint32_t kFormatVersion = 1;
 
 fb::Extent ExtentOf(const Dim& d, const Schedule& schedule) {
   for (size_t i = 0; i < schedule.dims.size(); ++i) {
@@ -231,7 +230,7 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   const auto source = bytes_of(contents.source);
 
   fb::PlanBuilder plan(b);
-  plan.add_format_version(kFormatVersion);
+  plan.add_format_version(kPlanFormatVersion);
   plan.add_plan_set_id(id);
   plan.add_rank(rank.rank);
   plan.add_world_size(world);

@@ -152,7 +152,6 @@ json::Value ReportJson(const std::vector<RankWork>& ranks,
 
 // The id that all ranks of a set share: of what went in, not of where it lay.
 std::string PlanSetId(const json::Value& sources, const json::Value& options,
-                      const std::vector<const Graph*>& ranks,
                       const PlanContents& contents) {
   Sha256 sha;
   for (const std::string& text :
@@ -245,7 +244,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   }
   WrittenPlan written;
   written.plan_set_id =
-      PlanSetId(sources, contents.options, ranks, contents);
+      PlanSetId(sources, contents.options, contents);
 
   std::vector<WrittenFile> files;
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -273,7 +272,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
       &files));
 
   json::Value manifest = json::Value::Object();
-  manifest.Set("deepslice_plan", 1);
+  manifest.Set("deepslice_plan", static_cast<int64_t>(kPlanFormatVersion));
   manifest.Set("plan_set_id", written.plan_set_id);
   manifest.Set("world_size", static_cast<int64_t>(ranks.size()));
   json::Value list = json::Value::Array();

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/status_macros.h"
+#include "schema/plan_format.h"
 
 namespace deepslice {
 namespace {
@@ -91,7 +92,8 @@ class SlotPool {
 int64_t Schedule::ArenaBytes(const std::vector<int64_t>& extents) const {
   int64_t total = 0;
   for (const ScheduledSlot& s : slots) {
-    total += RoundUp(s.bytes_per_unit * (s.dim < 0 ? 1 : extents[s.dim]), 256);
+    total += RoundUp(s.bytes_per_unit * (s.dim < 0 ? 1 : extents[s.dim]),
+                     kSlotAlignment);
   }
   return total;
 }

@@ -7,12 +7,9 @@
 
 #include "absl/status/status.h"
 #include "compiler/plan_folder.h"
+#include "schema/plan_format.h"
 
 namespace deepslice {
-
-inline constexpr uint64_t kHashBlock = 1 << 20;
-inline constexpr uint64_t kBlobAlignment = 256;
-inline constexpr uint64_t kSegment = 4096;
 
 // Not thread-safe. Memory: one block.
 class WeightsFile {

@@ -20,7 +20,6 @@
 namespace deepslice {
 namespace {
 
-constexpr uint64_t kHashedBlock = 1 << 20;
 // Root offset, identifier, and the smallest table with its vtable.
 constexpr size_t kSmallestPlan = 16;
 constexpr std::align_val_t kWeightAlignment{256};
@@ -60,7 +59,7 @@ absl::Status CheckBlocks(const fb::Plan& plan, absl::string_view weights,
       const uint64_t b = next.fetch_add(1, std::memory_order_relaxed);
       if (b >= first_bad.load(std::memory_order_relaxed)) return;
       const absl::string_view block =
-          weights.substr(b * kHashedBlock, kHashedBlock);
+          weights.substr(b * kHashBlock, kHashBlock);
       if (Xxh3(block) == plan.weights_xxh3()->Get(b)) continue;
       uint64_t seen = first_bad.load();
       while (b < seen && !first_bad.compare_exchange_weak(seen, b)) {
@@ -74,9 +73,9 @@ absl::Status CheckBlocks(const fb::Plan& plan, absl::string_view weights,
   for (std::thread& t : helpers) t.join();
   const uint64_t bad = first_bad.load();
   if (bad == num_blocks) return absl::OkStatus();
-  const uint64_t begin = bad * kHashedBlock;
+  const uint64_t begin = bad * kHashBlock;
   const uint64_t end =
-      std::min<uint64_t>(begin + kHashedBlock, weights.size());
+      std::min<uint64_t>(begin + kHashBlock, weights.size());
   return absl::DataLossError(absl::StrCat(
       label, ": block ", bad, ", bytes ", begin, " to ", end - 1,
       WeightAt(plan, begin, end),

@@ -11,11 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "schema/base/file.h"
+#include "schema/plan_format.h"
 #include "schema/plan_generated.h"
 
 namespace deepslice {
-
-inline constexpr uint32_t kPlanFormatVersion = 1;
 
 struct LoadOptions {
   bool check_weights = true;  // XXH3 of every block of the weights file

@@ -18,7 +18,6 @@ namespace deepslice {
 namespace {
 
 constexpr uint64_t kWeightAlignment = 256;
-constexpr uint64_t kHashedBlock = 1 << 20;
 
 absl::Status CheckMesh(const fb::Plan& plan) {
   if (plan.world_size() < 1 || plan.world_size() > limits::kWorldSize) {
@@ -132,8 +131,8 @@ absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
 }
 
 absl::Status CheckWeights(const fb::Plan& plan, uint64_t file_bytes) {
-  const uint64_t blocks = file_bytes / kHashedBlock +
-                          (file_bytes % kHashedBlock != 0 ? 1 : 0);
+  const uint64_t blocks = file_bytes / kHashBlock +
+                          (file_bytes % kHashBlock != 0 ? 1 : 0);
   if (plan.weights_bytes() != file_bytes) {
     return Senseless("weights_bytes: ", plan.weights_bytes(),
                      "; the weights file has ", file_bytes);
