@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/status_macros.h"
+#include "schema/plan_format.h"
 
 namespace deepslice {
 namespace {
 
-constexpr int64_t kSlotAlignment = 256;
 constexpr int64_t kStateAlignment = 4096;
 // Of a program without a cache, so that positions have a ceiling.
 constexpr int64_t kBlockTokensWithoutStates = 64;
