@@ -13,9 +13,9 @@
 namespace deepslice {
 namespace {
 
-// A chunk of x stays in L2 beside the stream of w, but a decode batch is never
-// cut, since each chunk reads the whole weight.
-constexpr int64_t kChunkFloats = (512 << 10) / sizeof(float);
+// A chunk of x stays in L2 or near it beside the stream of w, but a decode
+// batch is never cut, since each chunk reads the whole weight.
+constexpr int64_t kChunkFloats = (1 << 20) / sizeof(float);
 constexpr int64_t kMinChunkRows = 8;
 // Borders between threads, in rows of w: whole cache lines of out, mostly.
 constexpr int64_t kGrain = 16;
@@ -23,9 +23,15 @@ constexpr int64_t kGrain = 16;
 constexpr int64_t kMinThreadedMacs = 48 << 10;
 constexpr int64_t kMinThreadedPack = 16 << 10;
 
+int64_t MaxChunkRows(int64_t x_stride) {
+  return std::max(kChunkFloats / std::max<int64_t>(x_stride, 1), kMinChunkRows);
+}
+
+// Chunks of almost equal size, because small ones pay more for reading w.
 int64_t ChunkRows(int64_t rows, int64_t x_stride) {
-  const int64_t fit = kChunkFloats / std::max<int64_t>(x_stride, 1);
-  return std::min(rows, std::max(fit, kMinChunkRows));
+  const int64_t most = MaxChunkRows(x_stride);
+  const int64_t chunks = (rows + most - 1) / most;
+  return (rows + chunks - 1) / chunks;
 }
 
 int64_t WholeCacheLines(int64_t floats) { return (floats + 15) / 16 * 16; }
@@ -50,7 +56,8 @@ void For(ThreadPool* pool, bool threaded, int64_t n, int64_t grain,
 
 int64_t LinearScratchBytes(const CpuShape& shape) {
   const int64_t x_stride = LinearXStride(shape.in_cols);
-  const int64_t rows = ChunkRows(shape.max_rows, x_stride);
+  // Not ChunkRows: fewer rows than max_rows may make larger chunks.
+  const int64_t rows = std::min(shape.max_rows, MaxChunkRows(x_stride));
   const int64_t floats = PackedFloats(rows, x_stride) +
                          shape.num_threads * PartFloats(rows, shape.in_cols);
   return floats * static_cast<int64_t>(sizeof(float));

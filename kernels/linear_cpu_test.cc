@@ -429,11 +429,29 @@ TEST_P(CpuLinearTest, ScratchIsSmallWhateverTheWeight) {
   EXPECT_EQ(LinearScratchBytes(shape), bytes);
   shape.in_cols = 28672;
   EXPECT_LT(LinearScratchBytes(shape), 2 << 20);
-  // A chunk of fewer rows asks for no more.
-  for (int64_t rows = 1; rows < 512; ++rows) {
-    CpuShape smaller = shape;
-    smaller.max_rows = rows;
-    EXPECT_LE(LinearScratchBytes(smaller), LinearScratchBytes(shape)) << rows;
+}
+
+// A step plans scratch for its most rows and then runs with any number of them.
+TEST_P(CpuLinearTest, ScratchOfTheMostRowsServesFewer) {
+  constexpr int64_t kMostRows = 512, kK = 1536, kN = 5;
+  const int64_t planned = LinearScratchBytes(
+      {.max_rows = kMostRows, .in_cols = kK, .out_cols = kN});
+  const GuardedBytes scratch(planned);
+  const std::vector<float> x(kMostRows * kK), w(kN * kK);
+  std::vector<float> out(kMostRows * kN);
+  for (const int64_t rows : {1, 41, 169, 170, 171, 172, 340, 341, 511, 512}) {
+    CpuCall call;
+    call.in[0] = {.data = x.data(), .rows = rows, .cols = kK};
+    call.in[1] = {.data = w.data(), .rows = kN, .cols = kK};
+    call.out = out.data();
+    call.out_rows = rows;
+    call.out_cols = kN;
+    call.scratch = scratch.as<void>();
+    CpuLinear(call);  // Beyond the planned bytes lies a page without access.
+    EXPECT_LE(
+        LinearScratchBytes({.max_rows = rows, .in_cols = kK, .out_cols = kN}),
+        planned)
+        << rows;
   }
 }
 
