@@ -98,8 +98,9 @@ absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
   }
   if (w.role() >= std::size(kRoles)) return Senseless("role ", int{w.role()});
   const uint32_t rank = w.shape()->size();
-  if (rank < 1 || rank > 2) {
-    return Senseless("shape: ", rank, " dims; 1 or 2 are allowed");
+  if (rank < 1 || rank > 2 || !IsAligned(w.shape())) {
+    return Senseless("shape: ", rank, " dims, or unaligned; 1 or 2 dims are "
+                     "allowed");
   }
   int64_t elements = 1;
   for (const int64_t d : *w.shape()) {
@@ -136,6 +137,9 @@ absl::Status CheckWeights(const fb::Plan& plan, uint64_t file_bytes) {
   if (plan.weights_bytes() != file_bytes) {
     return Senseless("weights_bytes: ", plan.weights_bytes(),
                      "; the weights file has ", file_bytes);
+  }
+  if (!IsAligned(plan.weights_xxh3())) {
+    return Senseless("weights_xxh3: unaligned");
   }
   if (plan.weights_xxh3()->size() != blocks) {
     return Senseless("weights_xxh3: ", plan.weights_xxh3()->size(),

@@ -34,6 +34,13 @@ absl::Status Senseless(const What&... what) {
   return absl::DataLossError(absl::StrCat(what...));
 }
 
+// Whether 8-byte elements lie as they must; the FlatBuffers verifier looks at
+// the vector's length only. Absent vectors are fine.
+template <typename T>
+bool IsAligned(const flatbuffers::Vector<T>* v) {
+  return v == nullptr || reinterpret_cast<uintptr_t>(v->Data()) % 8 == 0;
+}
+
 // One program, with what its steps refer to.
 struct ProgramView {
   const fb::Plan& plan;

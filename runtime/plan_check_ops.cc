@@ -142,6 +142,7 @@ class OpCheck {
     if (found != op_->attrs.size()) {
       return Senseless("attrs: ", found, "; wanted ", op_->attrs.size());
     }
+    if (!IsAligned(step_.attrs())) return Senseless("attrs: unaligned");
     for (size_t i = 0; i < found; ++i) {
       const AttrDef& def = op_->attrs[i];
       if (def.type == AttrType::kF64) {

@@ -55,6 +55,7 @@ absl::Status CheckBuffer(const ProgramView& view, const fb::Buffer& b) {
     return Senseless("extents: ", rank, " of them; ",
                      view.cpu ? "1 or 2" : "1 to 4", " are allowed");
   }
+  if (!IsAligned(b.extents())) return Senseless("extents: unaligned");
   for (const fb::Extent* e : *b.extents()) {
     if (e->dim() >= num_dims) {
       return Senseless("extents: dim ", e->dim(), " of ", num_dims);

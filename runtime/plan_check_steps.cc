@@ -88,6 +88,9 @@ absl::Status Collect(const ProgramView& view, const fb::Step& step,
       if (s->kernel() < 0 || s->kernel() >= kernels) {
         return Senseless("launch: kernel ", s->kernel(), " of ", kernels);
       }
+      if (!IsAligned(s->attrs()) || !IsAligned(s->grid())) {
+        return Senseless("launch: attrs or grid: unaligned");
+      }
       out->output = s->output();
       return AddOperands(view, s->operands(), out);
     }

@@ -11,10 +11,15 @@
 namespace deepslice {
 namespace {
 
-class PlanMutations : public testing::Test {
+class PlanMutations
+    : public testing::TestWithParam<std::pair<Encoding, Encoding>> {
  protected:
   PlanMutations()
-      : plan_(TinyLlama().Build()), good_(plan_.Bytes()), pool_(1) {}
+      : plan_(TinyLlama{.matrices = GetParam().first,
+                        .cache = GetParam().second}
+                  .Build()),
+        good_(plan_.Bytes()),
+        pool_(1) {}
 
   // Loads and, when that works, runs a prefill and a decode.
   void Try(const std::string& bytes) {
@@ -60,7 +65,15 @@ class PlanMutations : public testing::Test {
   volatile float sum_ = 0;  // keeps the reading
 };
 
-TEST_F(PlanMutations, EveryByteFlipped) {
+INSTANTIATE_TEST_SUITE_P(
+    All, PlanMutations,
+    testing::Values(std::make_pair(Encoding::kF32, Encoding::kF32),
+                    std::make_pair(Encoding::kI8Row, Encoding::kBF16)),
+    [](const auto& info) {
+      return std::string(EncodingName(info.param.first));
+    });
+
+TEST_P(PlanMutations, EveryByteFlipped) {
   for (const int mask : {0xff, 0x01, 0x80}) {
     for (size_t i = 0; i < good_.size(); ++i) {
       std::string bytes = good_;
@@ -73,13 +86,13 @@ TEST_F(PlanMutations, EveryByteFlipped) {
   EXPECT_GT(ran_, 1000);
 }
 
-TEST_F(PlanMutations, EveryTruncation) {
+TEST_P(PlanMutations, EveryTruncation) {
   for (size_t n = 0; n < good_.size(); ++n) Try(good_.substr(0, n));
   EXPECT_LE(ran_, 8);  // padding at the end is nobody's
   EXPECT_EQ(refused_ + ran_, static_cast<int64_t>(good_.size()));
 }
 
-TEST_F(PlanMutations, WordsReplaced) {
+TEST_P(PlanMutations, WordsReplaced) {
   std::mt19937 random(20260101);
   for (const uint32_t word :
        {0u, 1u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
