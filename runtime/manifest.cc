@@ -27,7 +27,8 @@ absl::Status Damaged(const std::string& path, const Text&... text) {
 absl::Status WrongField(const std::string& path, absl::string_view field,
                         const Value* found, absl::string_view wanted) {
   return Damaged(path, field, ": found ",
-                 found == nullptr ? "nothing" : json::Write(*found).substr(0, 80),
+                 found == nullptr ? std::string("nothing")
+                                  : json::Write(*found).substr(0, 80),
                  "; wanted ", wanted);
 }
 

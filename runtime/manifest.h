@@ -33,7 +33,8 @@ std::string RankFileName(int rank, absl::string_view extension);
 
 // Reads `folder`/manifest.json. It lists each rank's two files; every listed
 // file is there with its size, and no other rank's is. NotFound (no folder, no
-// manifest), DataLoss, FailedPrecondition (newer). Hashes are for dsplan verify.
+// manifest), DataLoss, FailedPrecondition (newer). Hashes are for `dsplan
+// verify`.
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder);
 
 }  // namespace deepslice

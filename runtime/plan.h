@@ -30,8 +30,8 @@ class Plan {
   // FailedPrecondition (newer format, not a plan for this build).
   static absl::StatusOr<Plan> Load(const std::string& folder, int rank,
                                    const LoadOptions& options = {});
-  // The same from bytes, which are copied; `weights` must be the whole file. For
-  // tests and tools.
+  // The same from bytes, which are copied; `weights` must be the whole file.
+  // For tests and tools.
   static absl::StatusOr<Plan> FromBytes(absl::string_view plan,
                                         absl::string_view weights,
                                         absl::string_view label,
@@ -69,11 +69,12 @@ absl::StatusOr<int> PlanWorldSize(const std::string& folder);
 
 // The semantic check over a buffer that passed the FlatBuffers verifier: every
 // index in range, enums known, sizes multiply without overflow, weights inside
-// the file, aligned and apart, buffers that are alive together in distinct slots
-// and large enough for their slot's dims, reads only after writes, operands fit
-// their op (count, kinds, shapes), collectives numbered in order with their
-// group holding this rank, states fit the attention that uses them. DataLoss
-// with `label`, table, index and field.
+// the file, aligned and apart (or the same), buffers that are alive together in
+// distinct slots that are large enough at every value of their dims, reads only
+// after writes, operands fit their op (count, kinds, shapes), collectives
+// numbered in order with their group holding this rank, states fit the
+// attention that uses them. DataLoss with `label`, table, index and field;
+// Unimplemented for encodings that the CPU's kernels lack.
 absl::Status CheckPlan(const fb::Plan& plan, uint64_t weights_bytes,
                        absl::string_view label);
 

@@ -99,7 +99,8 @@ TEST_F(PlanLoad, RejectsADamagedManifest) {
     Write("manifest.json", whole.substr(0, n));
     DS_EXPECT_ERROR(Load(), kDataLoss, "manifest.json");
   }
-  for (const auto& [from, to] : std::vector<std::pair<const char*, const char*>>{
+  using Change = std::pair<const char*, const char*>;
+  for (const auto& [from, to] : std::vector<Change>{
            {"\"world_size\": 2", "\"world_size\": 0"},
            {"\"world_size\": 2", "\"world_size\": 4097"},
            {"\"world_size\": 2", "\"world_size\": 3"},
