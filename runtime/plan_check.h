@@ -35,10 +35,12 @@ absl::Status Senseless(const What&... what) {
 }
 
 // Whether 8-byte elements lie as they must; the FlatBuffers verifier looks at
-// the vector's length only. Absent vectors are fine.
+// the vector's length only. Absent vectors are fine, and empty ones, whose
+// elements (at any address) nobody reads.
 template <typename T>
 bool IsAligned(const flatbuffers::Vector<T>* v) {
-  return v == nullptr || reinterpret_cast<uintptr_t>(v->Data()) % 8 == 0;
+  return v == nullptr || v->size() == 0 ||
+         reinterpret_cast<uintptr_t>(v->Data()) % 8 == 0;
 }
 
 // One program, with what its steps refer to.
