@@ -23,6 +23,9 @@ namespace {
 
 std::atomic<bool> interrupted{false};
 
+// Bytes between hints to the disk to begin writing.
+constexpr uint64_t kWriteBehind = 16 << 20;
+
 std::string ErrnoText(int error) { return std::strerror(error); }
 
 // A flat folder and its files.
@@ -69,8 +72,11 @@ FolderFile::~FolderFile() {
 absl::Status FolderFile::WriteAt(uint64_t offset, const void* data,
                                  uint64_t bytes) {
   const char* p = static_cast<const char*>(data);
-  // In parts, so that an interruption is noticed within a big write.
-  constexpr uint64_t kPart = 8 << 20;
+  // In parts, so that an interruption is noticed within a big write. Not in
+  // larger ones: a write of 1 MiB takes contiguous memory for the page cache,
+  // which a virtual machine may first have to get from its host (measured: 9
+  // times slower than parts of 128 KiB).
+  constexpr uint64_t kPart = 128 << 10;
   while (bytes > 0) {
     if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
     const ssize_t n = pwrite(fd_, p, std::min(bytes, kPart), offset);
@@ -84,6 +90,12 @@ absl::Status FolderFile::WriteAt(uint64_t offset, const void* data,
     p += n;
     offset += n;
     bytes -= n;
+  }
+  // The disk begins while the rest is made: the sync at the end then finds
+  // little to do. A hint; what goes wrong shows at the sync.
+  if (offset - started_ >= kWriteBehind) {
+    sync_file_range(fd_, started_, offset - started_, SYNC_FILE_RANGE_WRITE);
+    started_ = offset;
   }
   return absl::OkStatus();
 }

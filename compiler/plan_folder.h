@@ -18,7 +18,7 @@ namespace deepslice {
 void InterruptPlanWriting();
 bool PlanWritingInterrupted();
 
-// A file of the folder being made. Writes at any place; one thread at a time.
+// A file of the folder being made; one thread at a time.
 class FolderFile {
  public:
   ~FolderFile();
@@ -32,6 +32,7 @@ class FolderFile {
   friend class PlanFolder;
   std::string name_, folder_;
   int fd_ = -1;
+  uint64_t started_ = 0;  // the disk was told to begin with all before
   std::string path_;  // empty: the file has no name yet
 };
 

@@ -201,8 +201,8 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
                                     work[r].layout.bytes));
   }
 
-  // Sources are hashed while weights are written, and each weights file is
-  // hashed once it is whole: no thread waits for another.
+  // Writing comes first, since the disk is the slowest; each weights file is
+  // hashed once it is whole, and the sources when there is nothing to write.
   std::vector<std::string> source_hashes(checkpoint.files().size());
   std::atomic<uint64_t> done{0};
   absl::Mutex progress_mutex;
@@ -213,12 +213,6 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
     options.progress(now, total);
   };
   JobQueue jobs;
-  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
-    jobs.Add([&, i]() -> absl::Status {
-      source_hashes[i] = HashBytes(checkpoint.file_bytes(i));
-      return absl::OkStatus();
-    });
-  }
   for (RankWork& rank : work) {
     jobs.Add([&]() -> absl::Status {
       DS_RETURN_IF_ERROR(WriteWeights(checkpoint, rank, wrote));
@@ -227,6 +221,12 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
                             HashFile(*rank.weights, rank.layout.bytes));
         return absl::OkStatus();
       });
+      return absl::OkStatus();
+    });
+  }
+  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
+    jobs.Add([&, i]() -> absl::Status {
+      source_hashes[i] = HashBytes(checkpoint.file_bytes(i));
       return absl::OkStatus();
     });
   }
