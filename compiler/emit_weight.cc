@@ -190,6 +190,7 @@ uint64_t StoredBytes(const Weight& w) {
 }
 
 float RowScale(const float* w, int64_t n) {
+  constexpr float kSmallestNormal = 1.17549435e-38f;
   // Four maxima keep the loop free of a chain; max is exact in any order.
   float m[4] = {0, 0, 0, 0};
   bool finite = true;
@@ -200,7 +201,9 @@ float RowScale(const float* w, int64_t n) {
   }
   if (!finite) return INFINITY;
   const float amax = std::max(std::max(m[0], m[1]), std::max(m[2], m[3]));
-  return amax == 0 ? 1.0f : amax / 127.0f;
+  // Below, the scale would be denormal or zero: quotients beyond 127, or
+  // infinite. Nothing that small can show beside a number of usual size.
+  return amax < 127.0f * kSmallestNormal ? 1.0f : amax / 127.0f;
 }
 
 void QuantizeRow(const float* w, int64_t n, float scale, int8_t* q) {

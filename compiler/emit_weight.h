@@ -36,7 +36,8 @@ absl::Status EmitWeight(const Checkpoint& checkpoint, const Weight& w,
 
 // q[i] = round-to-nearest-even(w[i] / scale), the same bits on every machine.
 void QuantizeRow(const float* w, int64_t n, float scale, int8_t* q);
-// The scale of a row: amax / 127, or 1 when all are zero.
+// The scale of a row: amax / 127, or 1 when all are zero or so small that
+// the scale would be no normal number: then they quantise to zeros.
 float RowScale(const float* w, int64_t n);
 
 }  // namespace deepslice

@@ -30,6 +30,22 @@ TEST(QuantizeRow, ZeroRowHasScaleOneAndZeros) {
   for (const int8_t v : q) EXPECT_EQ(v, 0);
 }
 
+TEST(QuantizeRow, RowTooSmallForANormalScaleIsZeros) {
+  for (const float amax : {1e-45f, 1.9e-43f, 1e-40f, 1.4e-36f}) {
+    const float w[] = {amax, -amax, 0};
+    const float scale = RowScale(w, 3);
+    EXPECT_EQ(scale, 1.0f) << amax;
+    int8_t q[3] = {5, 5, 5};
+    QuantizeRow(w, 3, scale, q);
+    for (const int8_t v : q) EXPECT_EQ(v, 0) << amax;
+  }
+  const float w[] = {1.6e-36f, -0.4e-36f};
+  int8_t q[2];
+  QuantizeRow(w, 2, RowScale(w, 2), q);
+  EXPECT_EQ(q[0], 127);
+  EXPECT_EQ(q[1], -32);
+}
+
 TEST(QuantizeRow, RoundsTiesToEven) {
   const float w[] = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 126.5f, -126.5f};
   int8_t q[7];
