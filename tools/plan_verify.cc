@@ -9,10 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/emit_weight.h"
 #include "compiler/import.h"
 #include "compiler/weight_reader.h"
 #include "kernels/thread_pool.h"
 #include "passes/evaluate.h"
+#include "passes/quantize_weights.h"
 #include "runtime/comm/local.h"
 #include "runtime/executor.h"
 #include "schema/base/digest.h"
@@ -20,6 +22,7 @@
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 #include "schema/encoding.h"
+#include "schema/roles.h"
 
 namespace deepslice {
 namespace {
@@ -27,27 +30,29 @@ namespace {
 // Tokens after the prefill that run one at a time.
 constexpr int kDecodeSteps = 2;
 
-// What rounding the weights may cost a value, as relative L2 error. Planted
-// faults (a lost bias, swapped matrices) are tens of percent.
-double ToleranceOf(const fb::Plan& plan) {
-  double tolerance = 1e-4;
-  const auto of = [](Encoding e) {
-    switch (e) {
-      case Encoding::kF32: return 1e-4;
-      case Encoding::kF16: return 6e-3;
-      case Encoding::kBF16: return 4e-2;
-      default: return 8e-2;
-    }
-  };
+// How the plan stores matrices, as passes/quantize_weights.h chose it.
+StorageChoice StorageOf(const fb::Plan& plan) {
+  StorageChoice choice;
   for (const fb::Weight* w : *plan.weights()) {
-    tolerance =
-        std::max(tolerance, of(static_cast<Encoding>(w->encoding())));
+    if (w->shape()->size() < 2) continue;
+    const Encoding e = static_cast<Encoding>(w->encoding());
+    (GetRole(static_cast<Role>(w->role())).quantised ? choice.weights
+                                                     : choice.base) = e;
   }
   for (const fb::State* s : *plan.states()) {
-    tolerance =
-        std::max(tolerance, of(static_cast<Encoding>(s->encoding())));
+    choice.cache = static_cast<Encoding>(s->encoding());
   }
-  return tolerance;
+  return choice;
+}
+
+// The interpretation reads the weights as the plan rounds them, so what may
+// differ is float against double, and keys and values rounded in the cache.
+double ToleranceOf(const StorageChoice& choice) {
+  switch (choice.cache) {
+    case Encoding::kF16: return 3e-2;
+    case Encoding::kBF16: return 8e-2;
+    default: return 2e-4;
+  }
 }
 
 struct Chunk {
@@ -68,8 +73,46 @@ struct Recorded {
 };
 using ByName = std::map<std::string, std::vector<Recorded>>;
 
-WeightProvider ProviderOf(const Checkpoint& checkpoint) {
-  return [&checkpoint](const Weight& w) -> absl::StatusOr<RefTensor> {
+// Rounds a row as the plan stores it. Internal when that moves a value by more
+// than half a step, which would be a fault of the rounding itself: the bound is
+// of the format, not of the code that rounds.
+absl::Status RoundRow(Encoding encoding, absl::Span<float> row) {
+  float largest = 0;
+  for (const float v : row) largest = std::max(largest, std::fabs(v));
+  std::vector<float> rounded(row.begin(), row.end());
+  double step = 0, relative = 0;
+  if (encoding == Encoding::kI8Row) {
+    std::vector<int8_t> q(row.size());
+    const float scale = RowScale(row.data(), row.size());
+    QuantizeRow(row.data(), row.size(), scale, q.data());
+    for (size_t i = 0; i < row.size(); ++i) rounded[i] = q[i] * scale;
+    // Rows too small for a normal scale are zeros.
+    step = std::max(largest / 127.0, 254 * std::ldexp(1.0, -126));
+  } else if (encoding == Encoding::kBF16) {
+    for (float& v : rounded) v = BF16ToFloat(FloatToBF16(v));
+    relative = std::ldexp(1.0, -7);
+  } else if (encoding == Encoding::kF16) {
+    for (float& v : rounded) v = F16ToFloat(FloatToF16(v));
+    relative = std::ldexp(1.0, -10);
+    step = std::ldexp(1.0, -24);  // subnormal
+  }
+  for (size_t i = 0; i < row.size(); ++i) {
+    const double allowed =
+        0.5001 * (step + relative * std::fabs(row[i])) + 1e-45;
+    if (std::fabs(static_cast<double>(rounded[i]) - row[i]) > allowed) {
+      return absl::InternalError(absl::StrFormat(
+          "column %d: %g is stored as %g in %s, more than half a step away", i,
+          row[i], rounded[i], EncodingName(encoding)));
+    }
+    row[i] = rounded[i];
+  }
+  return absl::OkStatus();
+}
+
+WeightProvider ProviderOf(const Checkpoint& checkpoint,
+                          const StorageChoice& storage) {
+  return [&checkpoint, storage](
+             const Weight& w) -> absl::StatusOr<RefTensor> {
     WeightReader reader(checkpoint, w);
     RefTensor out;
     int64_t count = 1;
@@ -80,6 +123,16 @@ WeightProvider ProviderOf(const Checkpoint& checkpoint) {
     std::vector<float> values(count);
     DS_RETURN_IF_ERROR(reader.ReadRows(0, w.type.dims[0].size,
                                        absl::MakeSpan(values)));
+    if (w.type.rank() == 2) {
+      const Encoding e =
+          GetRole(w.role).quantised ? storage.weights : storage.base;
+      const int64_t cols = w.type.dims[1].size;
+      for (int64_t r = 0; r < w.type.dims[0].size; ++r) {
+        DS_RETURN_IF_ERROR(Annotate(
+            RoundRow(e, absl::MakeSpan(values.data() + r * cols, cols)), "@",
+            w.name, ": row ", r));
+      }
+    }
     out.data.assign(values.begin(), values.end());
     return out;
   };
@@ -95,12 +148,13 @@ RefTensor Ints(const std::vector<int64_t>& shape,
 
 absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
                                  const ModelDescription& model,
+                                 const StorageChoice& storage,
                                  const std::vector<int32_t>& ids) {
   DS_ASSIGN_OR_RETURN(const Graph graph, ImportGraph(model));
   ByName out;
   EvaluationStates states;
   const Graph* const graphs[] = {&graph};
-  const WeightProvider weights = ProviderOf(checkpoint);
+  const WeightProvider weights = ProviderOf(checkpoint, storage);
   for (const Chunk& c : ChunksOf(static_cast<int>(ids.size()))) {
     const int64_t n = c.end - c.begin;
     std::vector<int32_t> part(ids.begin() + c.begin, ids.begin() + c.end);
@@ -200,24 +254,15 @@ int LayerOf(const std::string& name) {
 }  // namespace
 
 absl::Status VerifyFiles(const std::string& folder,
-                         const json::Value& manifest) {
-  const json::Value* files = manifest.Find("files");
-  if (files == nullptr) return absl::DataLossError("manifest.json: no files");
-  for (const json::Value& f : files->items()) {
-    const json::Value* name = f.Find("name");
-    const json::Value* sha = f.Find("sha256");
-    if (name == nullptr || sha == nullptr || !name->is_string() ||
-        !sha->is_string() || !IsSafeRelativePath(name->as_string())) {
-      return absl::DataLossError("manifest.json: files: a row without name "
-                                 "or sha256; recopy the plan");
-    }
-    const std::string path = JoinPath(folder, name->as_string());
+                         const Manifest& manifest) {
+  for (const ManifestFile& f : manifest.files) {
+    const std::string path = JoinPath(folder, f.name);
     DS_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const std::string found = Sha256Hex(file.bytes());
-    if (found != sha->as_string()) {
-      return absl::DataLossError(absl::StrFormat(
-          "%s: sha256 %s, the manifest says %s; recopy it", path, found,
-          sha->as_string()));
+    if (found != f.sha256) {
+      return absl::DataLossError(
+          absl::StrFormat("%s: sha256 %s, the manifest says %s; recopy it",
+                          path, found, f.sha256));
     }
   }
   return absl::OkStatus();
@@ -272,14 +317,15 @@ absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
                                              const Checkpoint& checkpoint,
                                              const ModelDescription& model,
                                              const std::vector<int32_t>& ids) {
+  const StorageChoice storage = StorageOf(ranks[0].fb());
   ByName plan_values;
   std::vector<std::string> order;
   DS_RETURN_IF_ERROR(
       Annotate(RunAllRanks(ranks, ids, &plan_values, &order), "the plan"));
   DS_ASSIGN_OR_RETURN(const ByName reference,
-                      Interpret(checkpoint, model, ids));
+                      Interpret(checkpoint, model, storage, ids));
   Comparison out;
-  out.tolerance = ToleranceOf(ranks[0].fb());
+  out.tolerance = ToleranceOf(storage);
   for (const std::string& name : order) {
     const auto found = reference.find(name);
     if (found == reference.end()) continue;

@@ -9,15 +9,14 @@
 #include "absl/status/statusor.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/model.h"
+#include "runtime/manifest.h"
 #include "runtime/plan.h"
-#include "schema/base/json.h"
 
 namespace deepslice {
 
-// SHA-256 and size of every file that the manifest lists. DataLoss names the
-// first that differs.
-absl::Status VerifyFiles(const std::string& folder,
-                         const json::Value& manifest);
+// SHA-256 of every file that the manifest lists (its sizes are checked when it
+// is read). DataLoss names the first that differs.
+absl::Status VerifyFiles(const std::string& folder, const Manifest& manifest);
 
 // The collectives of all ranks in sequence: kind, group, type, columns.
 // Internal status naming the first that differs and both steps.
@@ -41,7 +40,10 @@ struct Comparison {
 // Runs the plan (all ranks as threads) over `ids` as one sequence, a prefill and
 // then single tokens, beside a double-precision interpretation of the
 // checkpoint's unoptimised import, and compares every value that both name and
-// that is whole on rank 0. Reads the checkpoint's tensors one at a time.
+// that is whole on rank 0. The interpretation reads each weight rounded to the
+// plan's encoding (and checks that no value moves by more than half a step), so
+// that the tolerance can be tight whatever the encoding. Reads the checkpoint's
+// tensors one at a time.
 absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
                                              const Checkpoint& checkpoint,
                                              const ModelDescription& model,
