@@ -1,54 +1,133 @@
 #include "tools/cli_parse.h"
 
 #include <algorithm>
-#include <iostream>
+#include <cmath>
+#include <sstream>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "schema/base/exit_code.h"
+#include "schema/base/nearest.h"
+#include "schema/base/status_macros.h"
 #include "tools/command_line.h"
 
 namespace deepslice {
 namespace {
 
-// Long flags of the app and of its subcommands, with dashes.
+bool IsFlag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && word != "--";
+}
+
+// Long flags of the app and of the verb that was given, with dashes.
 void AddLongFlags(const CLI::App& app, std::vector<std::string>* names) {
   for (const CLI::Option* o : app.get_options()) {
     for (const std::string& n : o->get_lnames()) names->push_back("--" + n);
   }
-  for (const CLI::App* sub : app.get_subcommands({})) {
-    AddLongFlags(*sub, names);
+  for (const CLI::App* verb : app.get_subcommands()) AddLongFlags(*verb, names);
+}
+
+std::string UnknownVerb(const std::string& word, const std::string& nearest) {
+  return absl::StrCat("unknown verb \"", word, "\"",
+                      nearest.empty()
+                          ? ""
+                          : absl::StrCat("; did you mean ", nearest, "?"));
+}
+
+// What is wrong, without the pointer to --help.
+std::string Explain(const CLI::App& app, const std::string& first,
+                    const CommandLineHints& hints, const CLI::ParseError& e) {
+  // A misspelt word before the missing thing explains it better.
+  std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+  extras.erase(std::remove(extras.begin(), extras.end(), "--"), extras.end());
+  for (const std::string& extra : extras) {
+    if (!IsFlag(extra)) continue;
+    std::vector<std::string> known = hints.flags;
+    AddLongFlags(app, &known);
+    // Behind `--` a flag is an argument like any other.
+    if (absl::c_linear_search(known, extra)) break;
+    return UnknownFlag(extra, known);
   }
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    verbs.push_back(verb->get_name());
+  }
+  if (!verbs.empty() && app.get_subcommands().empty()) {
+    return extras.empty()
+               ? absl::StrCat("a verb is missing: ", absl::StrJoin(verbs, ", "))
+               : UnknownVerb(extras[0], NearestName(extras[0], verbs));
+  }
+  if (extras.empty()) return e.what();
+  const std::string nearest = NearestName(first, hints.verbs);
+  if (!nearest.empty()) return UnknownVerb(first, nearest);
+  return absl::StrCat("unexpected argument \"", extras[0], "\"");
 }
 
 }  // namespace
 
-int ParseCommandLine(CLI::App& app, const std::vector<std::string>& arguments) {
+absl::StatusOr<bool> ReadCommandLine(CLI::App& app,
+                                     std::vector<std::string> arguments,
+                                     const CommandLineHints& hints) {
+  const std::string first = arguments.empty() ? "" : arguments[0];
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
-    // CLI11 takes them last first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-    return -1;
+    app.parse(arguments);
+    return true;
   } catch (const CLI::Success& e) {  // --help, --version
-    app.exit(e);
-    return kExitDone;
+    std::ostringstream text;
+    app.exit(e, text, text);
+    DS_RETURN_IF_ERROR(Print(text.str()));
+    return false;
   } catch (const CLI::ParseError& e) {
-    std::string text = e.what();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    if (e.get_name() == "ExtrasError") {
-      std::vector<std::string> known;
-      AddLongFlags(app, &known);
-      for (const std::string& a : arguments) {
-        const std::string name = a.substr(0, a.find('='));
-        if (absl::StartsWith(a, "--") &&
-            std::find(known.begin(), known.end(), name) == known.end()) {
-          text = UnknownFlag(name, known);
-          break;
-        }
-      }
-    }
-    std::cerr << app.get_name() << ": " << text << " (see " << app.get_name()
-              << " --help)\n";
-    return kExitUsage;
+    const std::string what = Explain(app, first, hints, e);
+    if (absl::EndsWith(what, "?")) return absl::InvalidArgumentError(what);
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, "; see ", app.get_name(), " --help"));
   }
+}
+
+int ParseCommandLine(CLI::App& app, std::vector<std::string> arguments) {
+  const auto go_on = ReadCommandLine(app, std::move(arguments));
+  if (go_on.ok()) return *go_on ? -1 : kExitDone;
+  PrintError(app.get_name(), go_on.status());
+  return UsageExitCode(go_on.status());
+}
+
+int UsageExitCode(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? kExitUsage : ExitCodeOf(status);
+}
+
+CLI::Validator WholeNumber(uint64_t low, uint64_t high) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        uint64_t value;
+        if (absl::SimpleAtoi(text, &value) && value >= low && value <= high) {
+          text = absl::StrCat(value);
+          return "";
+        }
+        return absl::StrCat("found \"", text,
+                            "\"; allowed are whole numbers from ", low, " to ",
+                            high);
+      },
+      "");
+}
+
+CLI::Validator RealNumber(double low, double high) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        double value;
+        if (absl::SimpleAtod(text, &value) && std::isfinite(value) &&
+            value >= low && value <= high) {
+          text = absl::StrFormat("%.17g", value);
+          return "";
+        }
+        return absl::StrCat("found \"", text, "\"; allowed are numbers from ",
+                            low, " to ", high);
+      },
+      "");
 }
 
 }  // namespace deepslice

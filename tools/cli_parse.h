@@ -1,19 +1,44 @@
-// Parses a CLI11 app the way every command of the product does.
+// Reads a CLI11 app's command line the way every command of the product does.
 #ifndef DEEPSLICE_TOOLS_CLI_PARSE_H_
 #define DEEPSLICE_TOOLS_CLI_PARSE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "absl/status/statusor.h"
+
 namespace deepslice {
 
-// Parses `arguments` (see NormalizedArguments). Returns -1 when the program
-// should go on, else the exit code: 0 after --help or --version, 2 after an
-// error, which was printed on stderr as one line, with the nearest flag when one
-// was unknown.
-int ParseCommandLine(CLI::App& app, const std::vector<std::string>& arguments);
+// Names that the app does not know but a person may mean.
+struct CommandLineHints {
+  std::vector<std::string> flags;  // with dashes
+  std::vector<std::string> verbs;
+};
+
+// Reads `arguments` (see NormalizedArguments) into the app's variables. False
+// after --help or --version, which went to stdout; Internal when it could not.
+// InvalidArgument is a usage error, in words that name the nearest flag or verb
+// when one was unknown.
+absl::StatusOr<bool> ReadCommandLine(CLI::App& app,
+                                     std::vector<std::string> arguments,
+                                     const CommandLineHints& hints = {});
+
+// The same for a command that has nothing else to check: -1 when it should go
+// on, else its exit code. An error is on stderr.
+int ParseCommandLine(CLI::App& app, std::vector<std::string> arguments);
+
+// The exit code of what ReadCommandLine returned when it is not true.
+int UsageExitCode(const absl::Status& status);
+
+// Checks of values: a whole number in decimal digits, a number that is finite.
+CLI::Validator WholeNumber(uint64_t low, uint64_t high);
+CLI::Validator RealNumber(double low, double high);
+
+// More tokens, or sequences, than any plan takes; far from where sums overflow.
+inline constexpr int64_t kMostTokens = int64_t{1} << 40;
 
 }  // namespace deepslice
 

@@ -1,29 +1,33 @@
 #include "tools/command_line.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <numeric>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "schema/base/exit_code.h"
+#include "schema/base/nearest.h"
 
 namespace deepslice {
 namespace {
 
-// Insertions, removals and replacements between two words.
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t corner = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
-      corner = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
+const char* program_name = "deepslice";
+
+int EndOfException() {
+  const absl::Status why = StatusOfException(std::current_exception());
+  PrintError(program_name, why);
+  return ExitCodeOf(why);
 }
 
 // A negative number is none.
@@ -32,6 +36,68 @@ bool IsFlag(absl::string_view word) {
 }
 
 }  // namespace
+
+int RunProgram(const char* name, int (*main_body)(int, char**), int argc,
+               char** argv) {
+  program_name = name;
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // stdout for reading alone: what is printed there fails, as it would have.
+    const int mode = fd == STDERR_FILENO ? O_WRONLY : O_RDONLY;
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode) < 0) {
+      return kExitFailed;  // and nowhere to say so
+    }
+  }
+  signal(SIGPIPE, SIG_IGN);
+  std::set_terminate([] { _exit(EndOfException()); });
+  try {
+    return main_body(argc, argv);
+  } catch (...) {
+    return EndOfException();
+  }
+}
+
+absl::Status StatusOfException(const std::exception_ptr& exception) {
+  try {
+    if (exception != nullptr) std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::system_error& e) {  // of std::thread
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the system gives no more threads: ", e.what()));
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  } catch (...) {
+  }
+  return absl::InternalError("ended by an unknown exception");
+}
+
+absl::Status Print(absl::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("stdout: ", std::strerror(errno)));
+}
+
+void PrintError(absl::string_view name, const absl::Status& status) {
+  absl::FPrintF(stderr, "%s: %s\n", name, OneLine(status.message()));
+}
+
+std::string OneLine(absl::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (absl::ascii_iscntrl(c)) {
+      absl::StrAppendFormat(&out, "\\x%02x", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
 
 std::vector<std::string> NormalizedArguments(int argc,
                                              const char* const* argv) {
@@ -72,23 +138,13 @@ std::optional<std::string> TakeFlag(absl::string_view flag,
 std::string UnknownFlag(absl::string_view flag,
                         const std::vector<std::string>& names) {
   const absl::string_view name = flag.substr(0, flag.find('='));
-  const std::string* best = nullptr;
-  // More than a third of the letters wrong is another word.
-  size_t best_distance = name.size() / 3 + 1;
-  for (const std::string& n : names) {
-    const size_t distance = EditDistance(name, n);
-    if (distance < best_distance) {
-      best = &n;
-      best_distance = distance;
-    }
+  std::string best;
+  for (const std::string& n : names) {  // the beginning of a longer one?
+    if (name.size() > 4 && absl::StartsWith(n, name)) best = n;
   }
-  if (best == nullptr && name.size() > 4) {  // the beginning of a longer one
-    for (const std::string& n : names) {
-      if (absl::StartsWith(n, name)) best = &n;
-    }
-  }
+  if (best.empty()) best = NearestName(name, names);
   std::string text = absl::StrCat("unknown flag ", name);
-  if (best != nullptr) absl::StrAppend(&text, "; did you mean ", *best, "?");
+  if (!best.empty()) absl::StrAppend(&text, "; did you mean ", best, "?");
   return text;
 }
 

@@ -1,15 +1,38 @@
-// What the commands' flags have in common: `-` and `_` alike, and the nearest
-// name for one that is unknown.
+// What the commands have in common: how they start and end, stdout and stderr,
+// and flags: `-` and `_` alike, and the nearest name for one that is unknown.
 #ifndef DEEPSLICE_TOOLS_COMMAND_LINE_H_
 #define DEEPSLICE_TOOLS_COMMAND_LINE_H_
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace deepslice {
+
+// Runs a command's `main_body` and returns its exit code. Before it, a closed
+// stdin, stdout or stderr becomes /dev/null, lest a file that is opened later
+// take its number and what was meant for it, and a reader of stdout that goes
+// away becomes an error of Print. An exception, of any thread, ends in one line:
+// memory or threads that the system does not give are "does not fit".
+int RunProgram(const char* name, int (*main_body)(int, char**), int argc,
+               char** argv);
+
+// What an exception says: ResourceExhausted when the system gave no memory or no
+// thread, else Internal. Null counts as unknown.
+absl::Status StatusOfException(const std::exception_ptr& exception);
+
+// Writes to stdout and flushes; Internal when that fails (closed, full).
+absl::Status Print(absl::string_view text);
+
+// "name: message" on stderr.
+void PrintError(absl::string_view name, const absl::Status& status);
+
+// Control characters as escapes: one line, whatever the names in it hold.
+std::string OneLine(absl::string_view text);
 
 // argv without the program's name; in each long flag `_` becomes `-`, up to its
 // `=` and not behind `--`.

@@ -39,6 +39,10 @@ TEST(TakeFlag, FlagWithoutAValueIsEmpty) {
   EXPECT_EQ(TakeFlag("--rank", &text), std::nullopt);
 }
 
+TEST(OneLine, EscapesWhatWouldBreakOrColourALine) {
+  EXPECT_EQ(OneLine("a\nb\t\x1b[31m\xc3\xbc"), "a\\nb\\t\\x1b[31m\xc3\xbc");
+}
+
 TEST(UnknownFlag, NamesTheNearest) {
   const Words names = {"--top-k", "--top-p", "--temperature", "--greedy", "-n"};
   EXPECT_EQ(UnknownFlag("--temprature", names),

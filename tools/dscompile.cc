@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <iostream>
-#include <new>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +11,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "compiler/compile.h"
+#include "compiler/dtype_option.h"
 #include "compiler/plan_folder.h"
 #include "schema/base/exit_code.h"
+#include "schema/base/limits.h"
 #include "tools/cli_parse.h"
 #include "tools/command_line.h"
 
@@ -67,6 +68,7 @@ void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
   app.add_option("--tp,--tp-size,--tensor-parallel-size,--mp-size,--num-shard",
                  o.tp, "ranks that share every layer")
       ->type_name("N")
+      ->check(WholeNumber(1, limits::kWorldSize))
       ->capture_default_str();
   app.add_option("--dtype", o.dtype,
                  "auto (the checkpoint's own), fp32, fp16, bf16, int8")
@@ -81,21 +83,21 @@ void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
                  "tokens of a sequence; default: the smaller of the model's "
                  "and 4096")
       ->type_name("TOKENS")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 26));
+      ->check(WholeNumber(1, limits::kPositions));
   app.add_option("--max-batch,--max-num-seqs", o.max_batch,
                  "sequences at a time; default 8")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+      ->check(WholeNumber(1, 65536));
   app.add_option("--max-step-tokens,--max-num-batched-tokens",
                  o.max_step_tokens,
                  "tokens of one step, longer prompts run in chunks; default "
                  "512")
       ->type_name("TOKENS")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      ->check(WholeNumber(1, 1 << 20));
   app.add_option("--kv-block", o.kv_block,
                  "tokens of a cache block; default 64")
       ->type_name("TOKENS")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+      ->check(WholeNumber(1, 65536));
   app.add_flag("--ignore-index", o.ignore_index,
                "read the shards that are there, not the index");
   app.add_flag("--assume-tied", o.assume_tied,
@@ -122,8 +124,13 @@ void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
                "write a plan whose ranks disagree (edited dumps)");
   app.add_option("-j,--threads", o.threads, "default: one per core")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(WholeNumber(1, 1024));
   app.add_flag("-q,--quiet", *quiet, "errors alone");
+}
+
+int Usage(const absl::Status& status) {
+  PrintError("dscompile", status);
+  return kExitUsage;
 }
 
 int Main(int argc, char** argv) {
@@ -140,9 +147,13 @@ int Main(int argc, char** argv) {
       code >= 0) {
     return code;
   }
+  // A wrong spelling is a usage error; whether the model has it comes later.
+  if (const auto dtype = ChooseStorage(o.dtype, DType::kBF16); !dtype.ok()) {
+    return Usage(dtype.status());
+  }
   if (o.output.empty() && o.stop_after.empty()) {
-    std::cerr << "dscompile: -o PLAN is missing: the folder to make\n";
-    return kExitUsage;
+    return Usage(absl::InvalidArgumentError(
+        "-o PLAN is missing: the folder to make"));
   }
   struct sigaction action = {};
   action.sa_handler = OnSignal;
@@ -151,7 +162,7 @@ int Main(int argc, char** argv) {
   }
   if (!quiet) {
     o.log = [](const std::string& line) {
-      std::cerr << "note: " << line << "\n";
+      std::cerr << "note: " << OneLine(line) << "\n";
     };
   }
   const absl::Time start = absl::Now();
@@ -165,12 +176,12 @@ int Main(int argc, char** argv) {
       std::cerr << "dscompile: interrupted; nothing was written\n";
       return kExitInterrupted;
     }
-    std::cerr << "dscompile: " << result.status().message() << "\n";
+    PrintError("dscompile", result.status());
     return ExitCodeOf(result.status());
   }
   if (!quiet && !result->stopped) {
     std::cerr << absl::StrFormat(
-        "%s: %s, %s, %d rank%s, %.1f MB in %.2f s\n", o.output, result->family,
+        "%s: %s, %s, %d rank%s, %.1f MB in %.2f s\n", OneLine(o.output), result->family,
         result->dtype, o.tp, o.tp == 1 ? "" : "s", result->plan.bytes / 1e6,
         absl::ToDoubleSeconds(absl::Now() - start));
   }
@@ -181,10 +192,5 @@ int Main(int argc, char** argv) {
 }  // namespace deepslice
 
 int main(int argc, char** argv) {
-  try {
-    return deepslice::Main(argc, argv);
-  } catch (const std::bad_alloc&) {
-    std::fputs("dscompile: out of memory; nothing was written\n", stderr);
-    return deepslice::kExitFailed;
-  }
+  return deepslice::RunProgram("dscompile", deepslice::Main, argc, argv);
 }

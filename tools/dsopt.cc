@@ -14,6 +14,8 @@
 #include "schema/base/file.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
+#include "tools/cli_parse.h"
+#include "tools/command_line.h"
 
 namespace deepslice {
 namespace {
@@ -42,13 +44,7 @@ absl::StatusOr<std::string> ReadInput(const std::string& path) {
 }
 
 absl::Status WriteOutput(const std::string& path, const std::string& text) {
-  if (path != "-") return WriteFile(path, text);
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (std::fflush(stdout) != 0 || !written) {
-    return absl::InternalError("<stdout>: cannot write");
-  }
-  return absl::OkStatus();
+  return path == "-" ? Print(text) : WriteFile(path, text);
 }
 
 absl::Status RunPasses(const std::vector<std::unique_ptr<Pass>>& passes,
@@ -103,10 +99,10 @@ int Main(int argc, char** argv) {
   app.add_flag("--verify", options.verify_only,
                "run and check the graph after each pass, and print nothing");
   app.add_flag("--list-passes", list_passes, "print all passes, one a line");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitDone : kExitUsage;
+  app.set_version_flag("--version", "dsopt " DEEPSLICE_VERSION);
+  if (const int code = ParseCommandLine(app, NormalizedArguments(argc, argv));
+      code >= 0) {
+    return code;
   }
   if (list_passes) {
     std::string text;
@@ -117,7 +113,8 @@ int Main(int argc, char** argv) {
     return Report(status, ExitCodeOf(status));
   }
   if (options.input.empty()) {
-    std::cerr << "INVALID_ARGUMENT: no input; give a file, or - for stdin\n";
+    PrintError("dsopt", absl::InvalidArgumentError(
+                            "no input; give a file, or - for stdin"));
     return kExitUsage;
   }
   const auto passes = ParsePasses(options.passes);
@@ -131,4 +128,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace deepslice
 
-int main(int argc, char** argv) { return deepslice::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return deepslice::RunProgram("dsopt", deepslice::Main, argc, argv);
+}

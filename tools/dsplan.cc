@@ -1,6 +1,4 @@
 // dsplan: looks into plans: inspect, explain, verify.
-#include <cstdio>
-#include <iostream>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -8,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/model.h"
+#include "runtime/manifest.h"
 #include "schema/base/exit_code.h"
 #include "schema/base/file.h"
 #include "schema/base/limits.h"
@@ -52,9 +51,9 @@ struct Options {
 };
 
 absl::Status Inspect(const Options& o) {
+  DS_ASSIGN_OR_RETURN(const std::vector<Plan> ranks, LoadRanks(o.plan));
   DS_ASSIGN_OR_RETURN(const json::Value manifest,
                       ReadJson(JoinPath(o.plan, "manifest.json")));
-  DS_ASSIGN_OR_RETURN(const std::vector<Plan> ranks, LoadRanks(o.plan));
   if (o.rank >= static_cast<int>(ranks.size())) {
     return absl::NotFoundError(absl::StrFormat(
         "%s: --rank %d: ranks are 0 to %d", o.plan, o.rank, ranks.size() - 1));
@@ -66,21 +65,19 @@ absl::Status Inspect(const Options& o) {
     if (o.json) {
       all.Add(std::move(v));
     } else {
-      std::cout << InspectText(v) << "\n";
+      DS_RETURN_IF_ERROR(Print(InspectText(v) + "\n"));
     }
   }
-  if (o.json) std::cout << json::Write(all, 1) << "\n";
-  return absl::OkStatus();
+  return o.json ? Print(json::Write(all, 1) + "\n") : absl::OkStatus();
 }
 
 absl::Status Explain(const Options& o) {
+  DS_ASSIGN_OR_RETURN(const std::vector<Plan> ranks, LoadRanks(o.plan));
   DS_ASSIGN_OR_RETURN(const json::Value report,
                       ReadJson(JoinPath(o.plan, "report.json")));
-  DS_ASSIGN_OR_RETURN(const std::vector<Plan> ranks, LoadRanks(o.plan));
   absl::StatusOr<std::string> text = ExplainTensor(ranks, report, o.tensor);
   if (!text.ok()) return Annotate(text.status(), o.plan);
-  std::cout << *text;
-  return absl::OkStatus();
+  return Print(*text);
 }
 
 absl::StatusOr<std::vector<int32_t>> Ids(const Options& o, int64_t vocab) {
@@ -99,7 +96,8 @@ absl::StatusOr<std::vector<int32_t>> Ids(const Options& o, int64_t vocab) {
 
 // Prints what was compared; Internal when something is outside.
 absl::Status Report(const Comparison& c) {
-  absl::PrintF("%-28s %12s %12s\n", "value", "rel. L2", "max error");
+  std::string text = absl::StrFormat("%-28s %12s %12s\n", "value", "rel. L2",
+                                     "max error");
   const ComparedValue* outside = c.FirstOutside();
   for (const ComparedValue& v : c.values) {
     // A layer's last value speaks for it; the first bad one is always shown.
@@ -107,14 +105,16 @@ absl::Status Report(const Comparison& c) {
                       (v.name.size() > 4 &&
                        v.name.substr(v.name.size() - 4) == ".out");
     if (!last && &v != outside) continue;
-    absl::PrintF("%-28s %12.3e %12.3e%s\n", "%" + v.name, v.relative_l2,
-                 v.max_error, v.within ? "" : "  OUTSIDE");
+    absl::StrAppendFormat(&text, "%-28s %12.3e %12.3e%s\n", "%" + v.name,
+                          v.relative_l2, v.max_error,
+                          v.within ? "" : "  OUTSIDE");
   }
-  std::fflush(stdout);
   if (outside == nullptr) {
-    absl::PrintF("%d values agree within %g\n", c.values.size(), c.tolerance);
-    return absl::OkStatus();
+    absl::StrAppendFormat(&text, "%d values agree within %g\n",
+                          c.values.size(), c.tolerance);
   }
+  DS_RETURN_IF_ERROR(Print(text));
+  if (outside == nullptr) return absl::OkStatus();
   return absl::InternalError(absl::StrFormat(
       "%s: %%%s is the first value out of tolerance: relative L2 error %.3e, "
       "allowed %g",
@@ -124,14 +124,14 @@ absl::Status Report(const Comparison& c) {
 }
 
 absl::Status Verify(const Options& o) {
-  DS_ASSIGN_OR_RETURN(const json::Value manifest,
-                      ReadJson(JoinPath(o.plan, "manifest.json")));
+  DS_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(o.plan));
   DS_RETURN_IF_ERROR(VerifyFiles(o.plan, manifest));
   DS_ASSIGN_OR_RETURN(const std::vector<Plan> ranks, LoadRanks(o.plan));
-  absl::PrintF("files: sizes and digests agree with the manifest\n");
+  DS_RETURN_IF_ERROR(
+      Print("files: sizes and digests agree with the manifest\n"));
   DS_RETURN_IF_ERROR(Annotate(VerifyCollectives(ranks), o.plan));
-  absl::PrintF("collectives: %d ranks agree\n", ranks.size());
-  std::fflush(stdout);
+  DS_RETURN_IF_ERROR(Print(
+      absl::StrFormat("collectives: %d ranks agree\n", ranks.size())));
   if (o.against.empty()) return absl::OkStatus();
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                       OpenCheckpoint(o.against));
@@ -153,15 +153,13 @@ absl::Status Verify(const Options& o) {
 
 int Main(int argc, char** argv) {
   CLI::App app("Looks into a plan", "dsplan");
-  app.set_version_flag("--version", "dsplan " DEEPSLICE_VERSION
-                                    ", reads plan format 1");
   app.require_subcommand(1);
   Options o;
   CLI::App* inspect = app.add_subcommand(
       "inspect", "steps, memory map, weights, collectives, provenance");
   inspect->add_option("PLAN", o.plan)->required();
   inspect->add_option("--rank", o.rank, "one rank; default: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(WholeNumber(0, limits::kWorldSize - 1));
   inspect->add_flag("--json", o.json, "for programs");
   CLI::App* explain = app.add_subcommand(
       "explain", "a tensor's way from the checkpoint to the steps");
@@ -177,9 +175,13 @@ int Main(int argc, char** argv) {
                      "tokens to run, commas between; default: a spread");
   verify->add_option("--tokens", o.tokens, "how many of the spread")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
+      ->check(WholeNumber(1, 4096));
   verify->add_flag("--assume-tied", o.assume_tied, "as for dscompile");
   verify->add_flag("--trust-lm-head", o.trust_lm_head, "as for dscompile");
+  for (CLI::App* a : {&app, inspect, explain, verify}) {
+    a->set_version_flag("--version", "dsplan " DEEPSLICE_VERSION
+                                     ", reads plan format 1");
+  }
   if (const int code = ParseCommandLine(app, NormalizedArguments(argc, argv));
       code >= 0) {
     return code;
@@ -187,13 +189,13 @@ int Main(int argc, char** argv) {
   const absl::Status status = inspect->parsed()   ? Inspect(o)
                               : explain->parsed() ? Explain(o)
                                                   : Verify(o);
-  if (!status.ok()) {
-    std::cerr << "dsplan: " << status.message() << "\n";
-  }
+  if (!status.ok()) PrintError("dsplan", status);
   return ExitCodeOf(status);
 }
 
 }  // namespace
 }  // namespace deepslice
 
-int main(int argc, char** argv) { return deepslice::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return deepslice::RunProgram("dsplan", deepslice::Main, argc, argv);
+}

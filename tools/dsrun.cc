@@ -1,23 +1,22 @@
 // dsrun: runs the plans that dscompile makes.
-#include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/launch.h"
 #include "runtime/manifest.h"
 #include "runtime/spawn.h"
 #include "schema/base/exit_code.h"
 #include "schema/base/status_macros.h"
+#include "tools/cli_parse.h"
+#include "tools/command_line.h"
 #include "tools/dsrun_options.h"
 #include "tools/dsrun_session.h"
 #include "tools/dsrun_work.h"
@@ -46,7 +45,7 @@ void Handle(int number, void (*handler)(int)) {
 const char* Env(const char* name) { return std::getenv(name); }
 
 void PrintError(const absl::Status& status) {
-  absl::FPrintF(stderr, "dsrun: %s\n", std::string(status.message()));
+  deepslice::PrintError("dsrun", status);
 }
 
 std::unique_ptr<Work> MakeWork(const DsrunOptions& o) {
@@ -72,7 +71,7 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
   }
   if (place.rank == 0 && place.world > 1) {
     absl::FPrintF(stderr, "world %d (%s), plan set %s\n", place.world,
-                  place.source, manifest.plan_set_id);
+                  place.source, OneLine(manifest.plan_set_id));
   }
   SessionOptions session_options = {.plan = options.plan,
                                     .place = place,
@@ -86,15 +85,19 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
   std::unique_ptr<Work> work = MakeWork(options);
   bool connected = false;
   const absl::Status status = [&]() -> absl::Status {
-    DS_ASSIGN_OR_RETURN(const auto session,
-                        Session::Connect(session_options, manifest));
-    connected = true;
-    DS_RETURN_IF_ERROR(session->Load(
-        [&](const Plan& plan) { return work->Limits(plan); }));
-    if (place.rank > 0) {
-      return RunFollower(session->mutable_executor(), session->comm());
+    try {
+      DS_ASSIGN_OR_RETURN(const auto session,
+                          Session::Connect(session_options, manifest));
+      connected = true;
+      DS_RETURN_IF_ERROR(session->Load(
+          [&](const Plan& plan) { return work->Limits(plan); }));
+      if (place.rank > 0) {
+        return RunFollower(session->mutable_executor(), session->comm());
+      }
+      return work->Run(*session);
+    } catch (...) {  // the supervisor, or rank 0, is to hear of it
+      return StatusOfException(std::current_exception());
     }
-    return work->Run(*session);
   }();
   // Ctrl-C at a conversation's prompt: the user's will and no failure.
   if (absl::IsCancelled(status)) return kExitInterrupted;
@@ -122,8 +125,6 @@ absl::Status CheckHasWork(const DsrunOptions& o) {
 }
 
 int Main(int argc, char** argv) {
-  // A reader of stdout that goes away is an error of Print and not a death.
-  signal(SIGPIPE, SIG_IGN);
   const auto usage = [](const absl::Status& status) {
     PrintError(status);
     return kExitUsage;
@@ -133,7 +134,10 @@ int Main(int argc, char** argv) {
     return ExitCodeOf(status);
   };
   const auto parsed = ParseDsrunOptions(argc, argv);
-  if (!parsed.ok()) return usage(parsed.status());
+  if (!parsed.ok()) {
+    PrintError(parsed.status());
+    return UsageExitCode(parsed.status());
+  }
   if (!parsed->has_value()) return kExitDone;
   const DsrunOptions& options = **parsed;
 
@@ -175,15 +179,6 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 
-absl::Status Print(absl::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-      std::fflush(stdout) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InternalError(
-      absl::StrCat("stdout: ", std::strerror(errno)));
-}
-
 bool TakeInterrupt() {
   const bool was = interrupted != 0;
   interrupted = 0;
@@ -194,4 +189,6 @@ void HandleInterrupts() { Handle(SIGINT, SetInterrupted); }
 
 }  // namespace deepslice
 
-int main(int argc, char** argv) { return deepslice::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return deepslice::RunProgram("dsrun", deepslice::Main, argc, argv);
+}

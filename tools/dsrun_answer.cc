@@ -1,3 +1,4 @@
+#include "tools/command_line.h"
 #include "tools/dsrun_answer.h"
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "schema/base/json.h"
 #include "schema/base/status_macros.h"
+#include "tools/command_line.h"
 #include "tools/dsrun_work.h"
 
 namespace deepslice {

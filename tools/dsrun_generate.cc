@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "schema/base/status_macros.h"
+#include "tools/command_line.h"
 #include "tools/dsrun_answer.h"
 #include "tools/dsrun_work.h"
 

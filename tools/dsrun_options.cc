@@ -1,14 +1,14 @@
 #include "tools/dsrun_options.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
-#include <iostream>
+#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/plan.h"
 #include "schema/base/status_macros.h"
+#include "tools/cli_parse.h"
 #include "tools/command_line.h"
 
 namespace deepslice {
@@ -41,20 +41,20 @@ void AddRunFlags(CLI::App& app, DsrunOptions& o) {
                  o.limits.max_seq_len,
                  "Ceiling of a sequence, prompt and answer, in tokens; default "
                  "the plan's")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1, kMostTokens));
   app.add_option("--max-batch,--max-batch-size,--max-num-seqs",
                  o.limits.max_batch,
                  "Ceiling of sequences that run together; default what the "
                  "work needs, at most the plan's")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1, kMostTokens));
   app.add_option("--max-step-tokens,--max-num-batched-tokens",
                  o.limits.max_step_tokens,
                  "Ceiling of tokens in a step; longer prompts run in chunks; "
                  "default the plan's")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1, kMostTokens));
   app.add_option("-t,--threads", o.threads,
                  "Threads of this rank; default cores / local ranks")
-      ->check(CLI::Range(1, 1024));
+      ->check(WholeNumber(1, 1024));
   app.footer(kRankHelp);
 }
 
@@ -66,67 +66,36 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& s) {
           ->group(group);
   app.add_option("--temperature,--temp", s.temperature,
                  "Flattens (above 1) or sharpens; 0 is greedy")
-      ->check(CLI::NonNegativeNumber)
+      ->check(RealNumber(0, 1e6))
       ->excludes(greedy)
       ->group(group);
   app.add_option("--top-k", s.top_k,
                  "Only the K likeliest tokens; 0 is all of them")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0, std::numeric_limits<int32_t>::max()))
       ->excludes(greedy)
       ->group(group);
   app.add_option("--top-p", s.top_p,
                  "Only the likeliest tokens that together reach P, in (0, 1]")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(RealNumber(0, 1))
       ->excludes(greedy)
       ->group(group);
   app.add_option("--seed", s.seed,
                  "Of the random numbers; the same seed gives the same text, "
                  "whatever else is in the batch; default 0")
+      ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()))
       ->group(group);
 }
 
-// A command line of one verb, read into `o`.
+// What all verbs have in common.
 absl::StatusOr<bool> ParseApp(CLI::App& app,
                               std::vector<std::string> arguments) {
-  app.allow_extras();
   app.set_help_flag("-h,--help", "Print this and exit");
   app.set_version_flag("--version",
                        absl::StrCat("dsrun ", DEEPSLICE_VERSION,
                                     ", plan format ", kPlanFormatVersion));
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& n : option->get_lnames()) {
-      names.push_back(absl::StrCat("--", n));
-    }
-  }
-  for (absl::string_view n : {"--rank", "--world-size", "--local-rank"}) {
-    names.push_back(std::string(n));
-  }
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  try {
-    app.parse(arguments);
-  } catch (const CLI::Success& e) {  // --help, --version
-    app.exit(e, std::cout, std::cerr);
-    return false;
-  } catch (const CLI::ParseError& e) {
-    // A misspelt flag before the missing thing explains it better.
-    for (const std::string& extra : app.remaining()) {
-      if (extra.size() > 1 && extra[0] == '-') {
-        return Usage(UnknownFlag(extra, names));
-      }
-    }
-    return Usage(absl::StrCat(e.what(), "; see dsrun --help"));
-  }
-  for (const std::string& extra : app.remaining()) {
-    if (extra.size() > 1 && extra[0] == '-') {
-      return Usage(UnknownFlag(extra, names));
-    }
-  }
-  if (!app.remaining().empty()) {
-    return Usage(absl::StrCat("unexpected argument \"", app.remaining()[0],
-                              "\" behind PLAN; see dsrun --help"));
-  }
-  return true;
+  return ReadCommandLine(app, std::move(arguments),
+                         {.flags = {"--rank", "--world-size", "--local-rank"},
+                          .verbs = {"bench", "chat", "tokenize"}});
 }
 
 absl::Status ParseIds(const std::string& text, std::vector<int32_t>* out) {
@@ -165,7 +134,7 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
   app.add_option("-n,--max-new-tokens,--max-tokens,--predict",
                  o.max_new_tokens,
                  "New tokens at most; default 128, or what the ceiling leaves")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1, kMostTokens));
   app.add_flag("--ignore-eos", o.ignore_eos,
                "Go on behind end-of-sequence tokens");
   app.add_flag("--print-ids", o.print_ids,
@@ -194,7 +163,7 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
                          ->group(group);
   app.add_option("--window", o.window,
                  "Tokens of a perplexity window, each from position 0")
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1, kMostTokens))
       ->needs(perplexity)
       ->capture_default_str()
       ->group(group);
@@ -215,18 +184,18 @@ absl::StatusOr<bool> ParseBench(std::vector<std::string> arguments,
                "dsrun bench");
   AddRunFlags(app, o);
   app.add_option("-p,--prompt-tokens", o.bench_prompt, "Tokens of the prompt")
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1, kMostTokens))
       ->capture_default_str();
   app.add_option("-n,--max-new-tokens", o.bench_new, "Tokens to generate")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 40))
+      ->check(WholeNumber(2, kMostTokens))
       ->capture_default_str();
   app.add_option("-r,--repetitions", o.bench_runs,
                  "Runs that count, behind one that does not")
-      ->check(CLI::Range(1, 10000))
+      ->check(WholeNumber(1, 10000))
       ->capture_default_str();
   app.add_option("-b,--batch", o.bench_batch,
                  "Sequences at once; rates are of all together")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(WholeNumber(1, 1 << 20))
       ->capture_default_str();
   std::string format = "text";
   app.add_option("-o,--output", format, "text or json")
@@ -276,7 +245,8 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
     o.verb = DsrunOptions::Verb::kTokenize;
     DS_ASSIGN_OR_RETURN(go_on, ParseTokenize(std::move(words), o));
   } else {
-    if (verb == "chat") words.push_back("--chat");
+    // In front: what follows a `--` is no flag.
+    if (verb == "chat") words.insert(words.begin(), "--chat");
     DS_ASSIGN_OR_RETURN(go_on, ParseGenerate(std::move(words), o));
   }
   if (!go_on) return std::nullopt;

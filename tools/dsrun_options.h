@@ -60,8 +60,8 @@ struct DsrunOptions {
   std::vector<std::string> arguments;  // for ranks that this process starts
 };
 
-// nullopt: --help or --version has been printed to stdout. InvalidArgument is a
-// usage error, in one line.
+// nullopt: --help or --version has been printed to stdout; Internal when it
+// could not be. InvalidArgument is a usage error, in one line.
 absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
     int argc, const char* const* argv);
 

@@ -95,6 +95,15 @@ TEST(DsrunOptions, RefusesWithOneLineThatHelps) {
   refuses({"plan", "--prompt-ids", "-4"}, "\"-4\" is no token id");
   refuses({"plan", "--prompt-ids", "4294967296"}, "is no token id");
   refuses({"plan", "--prompt-ids", ","}, "at least one id");
+  refuses({"plan", "--seed", "-1"}, "--seed: found \"-1\"");
+  refuses({"plan", "--temperature", "nan"}, "--temperature: found \"nan\"");
+  refuses({"plan", "--top-p", "nan"}, "--top-p: found \"nan\"");
+  // Clamped, it would count as the largest number there is.
+  refuses({"bench", "plan", "-p", "99999999999999999999"},
+          "--prompt-tokens: found \"99999999999999999999\"");
+  refuses({"plan", "-t", "1025"}, "whole numbers from 1 to 1024");
+  refuses({"benhc", "plan"}, "unknown verb \"benhc\"; did you mean bench?");
+  refuses({"plan", "--", "--greedy"}, "unexpected argument \"--greedy\"");
   refuses({"plan", "--greedy", "--top-k", "4"}, "--greedy");
   refuses({"plan", "--top-p", "1.5"}, "--top-p");
   refuses({"plan", "--top-p", "0"}, "--top-p");

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
+#include "tools/command_line.h"
 #include "tools/dsrun_work.h"
 
 namespace deepslice {

@@ -12,6 +12,7 @@
 #include "schema/base/json.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
+#include "tools/command_line.h"
 #include "tools/dsrun_work.h"
 
 namespace deepslice {

@@ -33,9 +33,6 @@ std::unique_ptr<Work> NewBenchWork(const DsrunOptions& options);
 // dsrun tokenize: needs no session.
 absl::Status Tokenize(const DsrunOptions& options);
 
-// Writes to stdout and flushes; Internal when that fails (closed, full).
-absl::Status Print(absl::string_view text);
-
 // Set by SIGINT while a conversation handles it.
 bool TakeInterrupt();
 // From now on SIGINT sets a flag for TakeInterrupt instead of ending the
