@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -27,8 +29,9 @@ absl::Status Damaged(const std::string& path, const Text&... text) {
 absl::Status WrongField(const std::string& path, absl::string_view field,
                         const Value* found, absl::string_view wanted) {
   return Damaged(path, field, ": found ",
-                 found == nullptr ? std::string("nothing")
-                                  : json::Write(*found).substr(0, 80),
+                 found == nullptr
+                     ? "nothing"
+                     : absl::CHexEscape(json::Write(*found).substr(0, 80)),
                  "; wanted ", wanted);
 }
 
@@ -63,7 +66,8 @@ absl::StatusOr<ManifestFile> ReadEntry(const std::string& path,
   }
   const Value* sha256 = v.Find("sha256");
   if (sha256 == nullptr || !sha256->is_string() ||
-      sha256->as_string().size() != 64) {
+      sha256->as_string().size() != 64 ||
+      !absl::c_all_of(sha256->as_string(), absl::ascii_isxdigit)) {
     return WrongField(path, "files: sha256", sha256, "64 hex digits");
   }
   return ManifestFile{name->as_string(), bytes->as_int(), sha256->as_string()};
@@ -85,8 +89,11 @@ absl::StatusOr<Manifest> Parse(const std::string& path,
   }
   Manifest out;
   const Value* set = root->Find("plan_set_id");
-  if (set == nullptr || !set->is_string() || set->as_string().empty()) {
-    return WrongField(path, "plan_set_id", set, "a name");
+  if (set == nullptr || !set->is_string() || set->as_string().empty() ||
+      set->as_string().size() > limits::kPlanSetIdBytes) {
+    return WrongField(path, "plan_set_id", set,
+                      absl::StrCat("a name of at most ",
+                                   limits::kPlanSetIdBytes, " bytes"));
   }
   out.plan_set_id = set->as_string();
   const Value* world = root->Find("world_size");

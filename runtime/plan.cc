@@ -162,6 +162,14 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
       JoinPath(folder, RankFileName(rank, ".weights"));
   DS_ASSIGN_OR_RETURN(std::string bytes,
                       ReadFile(plan_path, limits::kPlanBytes));
+  // Its tokenizer and its constants have no other check, and it is small.
+  const ManifestFile* listed = manifest.Find(RankFileName(rank, ".plan"));
+  if (listed == nullptr || Sha256Hex(bytes) != listed->sha256) {
+    return absl::DataLossError(absl::StrCat(
+        plan_path,
+        ": is damaged, or of another plan: its SHA-256 is not that of "
+        "manifest.json; copy the plan again"));
+  }
   DS_ASSIGN_OR_RETURN(MappedFile weights, MappedFile::Open(weights_path));
   DS_ASSIGN_OR_RETURN(
       Plan out,

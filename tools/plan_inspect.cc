@@ -218,7 +218,9 @@ std::string InspectText(const json::Value& v) {
   if (const json::Value* p = v.Find("provenance")) {
     absl::StrAppend(&out, "\nmade by deepslice ", Text(*p, "compiler"),
                     " with ", Text(*p, "options"), "\n");
-    for (const json::Value& s : p->Find("sources")->items()) {
+    const json::Value* sources = p->Find("sources");
+    for (size_t i = 0; sources != nullptr && i < sources->items().size(); ++i) {
+      const json::Value& s = sources->items()[i];
       absl::StrAppendFormat(&out, "  from %s, %s bytes, sha256 %s\n",
                             Text(s, "name"), Text(s, "bytes"),
                             Text(s, "sha256"));

@@ -9,11 +9,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/comm/shm_rendezvous.h"
+#include "schema/base/limits.h"
 
 namespace deepslice {
 
 inline constexpr uint32_t kShmProtocol = 1;
-inline constexpr size_t kMaxPlanSetId = 128;
+inline constexpr size_t kMaxPlanSetId = limits::kPlanSetIdBytes;
 
 struct Hello {
   char magic[8];  // kHelloMagic

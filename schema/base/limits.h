@@ -31,6 +31,7 @@ inline constexpr int64_t kTemplateBytes = 1 << 20;
 inline constexpr int64_t kTemplateSteps = 1'000'000;
 inline constexpr int64_t kTemplateOutputBytes = 4 << 20;
 inline constexpr int64_t kPlanBytes = 1 << 30;
+inline constexpr int64_t kPlanSetIdBytes = 128;
 inline constexpr int kPlanDepth = 32;
 inline constexpr int64_t kPlanTables = 16'000'000;
 inline constexpr int64_t kIrTextBytes = 256 << 20;
