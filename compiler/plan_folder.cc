@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 
@@ -114,9 +115,19 @@ absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
     return absl::InvalidArgumentError(absl::StrFormat(
         "-o %s: name a folder to make", path));
   }
+  if (base.size() > NAME_MAX) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "-o %s: a name of %d bytes; at most %d are allowed", path, base.size(),
+        NAME_MAX));
+  }
   if (!DirectoryExists(folder->parent_)) {
     return absl::NotFoundError(absl::StrFormat(
         "%s: its folder %s does not exist", path, folder->parent_));
+  }
+  struct stat st;
+  if (lstat(folder->path_.c_str(), &st) == 0 && S_ISLNK(st.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s: exists and is a symbolic link; name the folder itself", path));
   }
   if (FileExists(folder->path_)) {
     return absl::FailedPreconditionError(absl::StrFormat(
@@ -137,9 +148,24 @@ absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
           "plans only",
           path));
     }
+    for (const std::string& name : names) {
+      if (DirectoryExists(JoinPath(folder->path_, name))) {
+        return absl::FailedPreconditionError(absl::StrFormat(
+            "%s: holds a folder, %s, so it is no plan alone; --force replaces "
+            "plans only",
+            path, name));
+      }
+    }
   }
-  folder->temporary_ = absl::StrFormat("%s/.%s.tmp-%d", folder->parent_, base,
-                                       static_cast<int>(getpid()));
+  // A killed process may have left such a name, and in a container every
+  // process has the same number. Cut, so that it is none too long.
+  const std::string stem =
+      absl::StrFormat("%s/.%s.tmp-%d", folder->parent_, base.substr(0, 64),
+                      static_cast<int>(getpid()));
+  folder->temporary_ = stem;
+  for (int i = 1; lstat(folder->temporary_.c_str(), &st) == 0; ++i) {
+    folder->temporary_ = absl::StrCat(stem, "-", i);
+  }
   return folder;
 }
 
@@ -224,10 +250,12 @@ absl::Status PlanFolder::Commit() {
     if (syscall(SYS_renameat2, AT_FDCWD, temporary_.c_str(), AT_FDCWD,
                 path_.c_str(), RENAME_EXCHANGE) != 0) {
       const std::string old = absl::StrCat(temporary_, ".old");
-      if (rename(path_.c_str(), old.c_str()) != 0 ||
-          rename(temporary_.c_str(), path_.c_str()) != 0) {
-        return absl::InternalError(
+      const bool moved = rename(path_.c_str(), old.c_str()) == 0;
+      if (!moved || rename(temporary_.c_str(), path_.c_str()) != 0) {
+        const absl::Status failed = absl::InternalError(
             absl::StrCat(path_, ": can't be replaced: ", ErrnoText(errno)));
+        if (moved) rename(old.c_str(), path_.c_str());
+        return failed;
       }
       RemoveFolder(old);
     } else {

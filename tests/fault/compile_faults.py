@@ -102,6 +102,26 @@ def main():
                     len(r.stderr.splitlines()) == 1, f'refused: {says}',
                     f'rc {r.returncode}: {r.stderr}')
         c.check(contents(whole) == want, 'the old plan is untouched')
+
+        os.symlink('whole', os.path.join(tmp, 'link'))
+        shutil.copytree(whole, os.path.join(tmp, 'more', 'own'))
+        shutil.copy(os.path.join(whole, 'manifest.json'),
+                    os.path.join(tmp, 'more'))
+        for name, says in (('link', 'symbolic link'), ('more', 'no plan alone'),
+                           ('x' * 256, '256 bytes')):
+            r = run(dscompile, SOURCE, '-o', os.path.join(tmp, name), '--force')
+            c.check(r.returncode in (3, 4) and says in r.stderr and
+                    len(r.stderr.splitlines()) == 1, f'refused: {says}',
+                    f'rc {r.returncode}: {r.stderr}')
+        r = run(dscompile, SOURCE, '-o', os.path.join(tmp, 'x' * 255))
+        c.check(r.returncode == 0, 'the longest name', r.stderr)
+        # What a killed process of the same number may have left: the shell's
+        # number is dscompile's after exec.
+        r = run('sh', '-c', 'mkdir "$2/.same.tmp-$$" && exec "$0" "$1" -o '
+                '"$2/same" --tp 2', dscompile, SOURCE, tmp)
+        c.check(r.returncode == 0
+                and contents(os.path.join(tmp, 'same')) == want,
+                'a leftover of the same process number', r.stderr)
     c.finish()
 
 
