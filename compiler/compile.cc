@@ -35,12 +35,11 @@ absl::Status CheckOutputApart(const CompileOptions& o) {
   const std::string parent = RealPath(Dirname(o.output));
   const std::string output = JoinPath(parent, Basename(o.output));
   const std::string source = RealPath(o.source);
-  if (output == source ||
-      (DirectoryExists(source) &&
-       absl::StartsWith(output + "/", source + "/"))) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "-o %s: lies in the source %s; name a folder outside", o.output,
-        o.source));
+  if (output == source || (DirectoryExists(source) &&
+                           absl::StartsWith(output + "/", source + "/"))) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("-o %s: lies in the source %s; name a folder outside",
+                        o.output, o.source));
   }
   return absl::OkStatus();
 }
@@ -48,8 +47,8 @@ absl::Status CheckOutputApart(const CompileOptions& o) {
 absl::Status CheckTargets(const std::vector<std::string>& targets) {
   for (const std::string& t : targets) {
     if (t != "cpu") {
-      return absl::UnimplementedError(absl::StrFormat(
-          "--target %s: this version compiles for cpu", t));
+      return absl::UnimplementedError(
+          absl::StrFormat("--target %s: this version compiles for cpu", t));
     }
   }
   return absl::OkStatus();
@@ -199,8 +198,7 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   std::vector<const Graph*> ranks;
   for (const Graph& g : graphs.ranks) ranks.push_back(&g);
   DS_ASSIGN_OR_RETURN(
-      result.plan,
-      WritePlan(*checkpoint, ranks, contents, write, o.unchecked));
+      result.plan, WritePlan(*checkpoint, ranks, contents, write, o.unchecked));
   return result;
 }
 

@@ -35,7 +35,7 @@ struct CompileOptions {
   bool time_passes = false;
   bool unchecked = false;  // for edited IR: skip the check across ranks
 
-  int threads = 0;  // 0: one per core
+  int threads = 0;                              // 0: one per core
   std::function<void(const std::string&)> log;  // notes; may be empty
   std::function<void(uint64_t done, uint64_t total)> progress;
 };

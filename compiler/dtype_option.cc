@@ -14,12 +14,12 @@ std::optional<Encoding> ParseAlias(absl::string_view name) {
     absl::string_view alias;
     Encoding encoding;
   } kAliases[] = {
-      {"fp32", Encoding::kF32},     {"float32", Encoding::kF32},
-      {"float", Encoding::kF32},    {"f32", Encoding::kF32},
-      {"fp16", Encoding::kF16},     {"float16", Encoding::kF16},
-      {"half", Encoding::kF16},     {"f16", Encoding::kF16},
-      {"bf16", Encoding::kBF16},    {"bfloat16", Encoding::kBF16},
-      {"int8", Encoding::kI8Row},   {"i8", Encoding::kI8Row},
+      {"fp32", Encoding::kF32},   {"float32", Encoding::kF32},
+      {"float", Encoding::kF32},  {"f32", Encoding::kF32},
+      {"fp16", Encoding::kF16},   {"float16", Encoding::kF16},
+      {"half", Encoding::kF16},   {"f16", Encoding::kF16},
+      {"bf16", Encoding::kBF16},  {"bfloat16", Encoding::kBF16},
+      {"int8", Encoding::kI8Row}, {"i8", Encoding::kI8Row},
   };
   for (const auto& a : kAliases) {
     if (a.alias == name) return a.encoding;
@@ -29,9 +29,12 @@ std::optional<Encoding> ParseAlias(absl::string_view name) {
 
 Encoding OwnEncoding(DType t) {
   switch (t) {
-    case DType::kF16: return Encoding::kF16;
-    case DType::kBF16: return Encoding::kBF16;
-    default: return Encoding::kF32;
+    case DType::kF16:
+      return Encoding::kF16;
+    case DType::kBF16:
+      return Encoding::kBF16;
+    default:
+      return Encoding::kF32;
   }
 }
 
@@ -69,10 +72,14 @@ absl::StatusOr<StorageChoice> ChooseStorage(absl::string_view dtype,
 
 absl::string_view StorageName(const StorageChoice& choice) {
   switch (choice.weights) {
-    case Encoding::kF32: return "fp32";
-    case Encoding::kF16: return "fp16";
-    case Encoding::kBF16: return "bf16";
-    default: return "int8";
+    case Encoding::kF32:
+      return "fp32";
+    case Encoding::kF16:
+      return "fp16";
+    case Encoding::kBF16:
+      return "bf16";
+    default:
+      return "int8";
   }
 }
 

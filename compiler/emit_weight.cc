@@ -16,10 +16,14 @@ constexpr int64_t kBatchElements = 64 << 10;
 
 std::optional<DType> PlainType(Encoding e) {
   switch (e) {
-    case Encoding::kF32: return DType::kF32;
-    case Encoding::kF16: return DType::kF16;
-    case Encoding::kBF16: return DType::kBF16;
-    default: return std::nullopt;
+    case Encoding::kF32:
+      return DType::kF32;
+    case Encoding::kF16:
+      return DType::kF16;
+    case Encoding::kBF16:
+      return DType::kBF16;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -84,8 +88,8 @@ absl::Status EmitRaw(const std::vector<RawPiece>& pieces, bool interleaved,
 
 // Rounds values to a 16-bit type and measures what that costs.
 template <typename ToBits, typename FromBits>
-void Round16(const float* v, int64_t n, ToBits to, FromBits from,
-             uint16_t* out, StorageError* error) {
+void Round16(const float* v, int64_t n, ToBits to, FromBits from, uint16_t* out,
+             StorageError* error) {
   double sum = 0, reference = 0, max = 0;
   for (int64_t i = 0; i < n; ++i) {
     out[i] = to(v[i]);
@@ -117,8 +121,8 @@ absl::Status EmitPlain(const Checkpoint& checkpoint, const Weight& w,
     DS_RETURN_IF_ERROR(reader.ReadRows(r, r + n, span));
     const void* out = values.data();
     if (w.encoding == Encoding::kF16) {
-      Round16(values.data(), span.size(), FloatToF16, F16ToFloat,
-              halves.data(), error);
+      Round16(values.data(), span.size(), FloatToF16, F16ToFloat, halves.data(),
+              error);
       out = halves.data();
     } else if (w.encoding == Encoding::kBF16) {
       Round16(values.data(), span.size(), FloatToBF16, BF16ToFloat,

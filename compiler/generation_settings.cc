@@ -43,9 +43,10 @@ class Collector {
     if (v->is_number() && v->as_double() >= low && v->as_double() <= high) {
       return v->as_double();
     }
-    Note(absl::StrFormat("generation_config.json: %s: %s is not in [%g, %g]; "
-                         "left out",
-                         key, json::Write(*v), low, high));
+    Note(
+        absl::StrFormat("generation_config.json: %s: %s is not in [%g, %g]; "
+                        "left out",
+                        key, json::Write(*v), low, high));
     return fallback;
   }
 

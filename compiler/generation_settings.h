@@ -13,9 +13,9 @@ namespace deepslice {
 
 // End-of-sequence ids are the union of config.json, generation_config.json and
 // the tokenizer (an id or a list in each); the rest comes from the generation
-// config, else config.json, else the tokenizer. Published files hold nonsense at
-// times: a value that can't be meant (a top_p of 0, an id beyond `vocab_size`)
-// is noted and left out.
+// config, else config.json, else the tokenizer. Published files hold nonsense
+// at times: a value that can't be meant (a top_p of 0, an id beyond
+// `vocab_size`) is noted and left out.
 absl::StatusOr<GenerationSettings> MakeGenerationSettings(
     const Checkpoint& checkpoint, absl::string_view tokenizer_bytes,
     int64_t vocab_size, const std::function<void(const std::string&)>& log);

@@ -15,9 +15,9 @@ class JobQueue {
   using Job = std::function<absl::Status()>;
   // Thread-safe; before or during Run.
   void Add(Job job);
-  // Runs all jobs, those added meanwhile too, on `threads` threads, in the order
-  // they were added. After a failure no further job starts. Returns the first
-  // error (in the order of failing).
+  // Runs all jobs, those added meanwhile too, on `threads` threads, in the
+  // order they were added. After a failure no further job starts. Returns the
+  // first error (in the order of failing).
   absl::Status Run(int threads);
 
  private:

@@ -113,7 +113,7 @@ class Runner {
     }
     std::vector<Stage> shared = SharedStages(o_);
     total_ = shared.size() + RankStages(o_, 0).size();
-    DS_RETURN_IF_ERROR(CheckStopAfter(shared, RankStages(o_, 0)));
+    DS_RETURN_IF_ERROR(CheckStopAfter());
 
     CompiledGraphs out;
     out.imported = std::move(imported);
@@ -169,16 +169,10 @@ class Runner {
     return absl::OkStatus();
   }
 
-  absl::Status CheckStopAfter(const std::vector<Stage>& shared,
-                              const std::vector<Stage>& ranked) const {
-    if (o_.stop_after.empty() || o_.stop_after == "import") {
-      return absl::OkStatus();
-    }
-    std::vector<std::string> names = PipelinePhases();
-    for (const auto* list : {&shared, &ranked}) {
-      for (const Stage& s : *list) names.emplace_back(s.pass->name());
-    }
-    if (std::find(names.begin(), names.end(), o_.stop_after) != names.end()) {
+  absl::Status CheckStopAfter() const {
+    const std::vector<std::string> names = StopAfterNames();
+    if (o_.stop_after.empty() ||
+        std::find(names.begin(), names.end(), o_.stop_after) != names.end()) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
@@ -196,9 +190,9 @@ class Runner {
   absl::Status RunStage(Stage& stage, int place, int rank, Graph* graph) {
     const std::string before = GraphDigest(*graph);
     const absl::Time start = absl::Now();
-    const std::string where = absl::StrFormat(
-        "pass %s (%d of %d%s)", stage.pass->name(), place, total_,
-        rank < 0 ? "" : absl::StrCat(", rank ", rank));
+    const std::string where =
+        absl::StrFormat("pass %s (%d of %d%s)", stage.pass->name(), place,
+                        total_, rank < 0 ? "" : absl::StrCat(", rank ", rank));
     DS_RETURN_IF_ERROR(Annotate(stage.pass->Run(*graph), where));
     if (o_.time_passes && o_.log) {
       o_.log(absl::StrFormat("%8.3f ms  %s",
@@ -249,10 +243,23 @@ class Runner {
 
 }  // namespace
 
-const std::vector<std::string>& PipelinePhases() {
-  static const auto* phases = new std::vector<std::string>{
-      "import", "fuse", "quantize", "slice", "fuse-epilogues"};
-  return *phases;
+std::vector<std::string> StopAfterNames() {
+  std::vector<std::string> names = {"import"};
+  const auto add = [&](absl::string_view name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      names.emplace_back(name);
+    }
+  };
+  const PipelineOptions any;
+  const std::vector<Stage> shared = SharedStages(any);
+  const std::vector<Stage> ranked = RankStages(any, 0);
+  for (const std::vector<Stage>* stages : {&shared, &ranked}) {
+    for (const Stage& s : *stages) {
+      add(s.phase);
+      add(s.pass->name());
+    }
+  }
+  return names;
 }
 
 absl::StatusOr<CompiledGraphs> RunPipeline(Graph imported,

@@ -30,8 +30,8 @@ struct PipelineOptions {
 };
 
 struct CompiledGraphs {
-  Graph imported;   // as given
-  Graph unsliced;   // after the last pass that all ranks share
+  Graph imported;  // as given
+  Graph unsliced;  // after the last pass that all ranks share
   std::vector<Graph> ranks;
   bool stopped = false;  // stop_after was reached: `ranks` may be unfinished
 };
@@ -44,8 +44,9 @@ struct CompiledGraphs {
 absl::StatusOr<CompiledGraphs> RunPipeline(Graph imported,
                                            const PipelineOptions& options);
 
-// "import, fuse, quantize, slice": what stop_after takes besides pass names.
-const std::vector<std::string>& PipelinePhases();
+// What stop_after takes: the phases (import, fuse, quantize, slice) and the
+// passes, in the order in which they run.
+std::vector<std::string> StopAfterNames();
 
 }  // namespace deepslice
 

@@ -54,8 +54,8 @@ TEST_F(PipelineTest, DumpsOneFilePerPassThatChangedTheGraph) {
   EXPECT_EQ(Files(), (std::vector<std::string>{
                          "00.import.ir", "02.fuse.fuse-gate-up.ir",
                          "03.quantize.quantize-weights.ir", "rank0", "rank1"}));
-  EXPECT_EQ(Files("rank1"), (std::vector<std::string>{
-                                "04.slice.tensor-slice.ir"}));
+  EXPECT_EQ(Files("rank1"),
+            (std::vector<std::string>{"04.slice.tensor-slice.ir"}));
 }
 
 TEST_F(PipelineTest, FilterAndStopAfter) {

@@ -128,8 +128,8 @@ Offset<fb::Weight> BuildWeight(FlatBufferBuilder& b, const Weight& w,
 
 Offset<fb::State> BuildState(FlatBufferBuilder& b, const State& s,
                              int64_t block_tokens) {
-  const int64_t bytes = 2 * s.kv_heads * s.head_dim * block_tokens *
-                        EncodingBits(s.encoding) / 8;
+  const int64_t bytes =
+      2 * s.kv_heads * s.head_dim * block_tokens * EncodingBits(s.encoding) / 8;
   return fb::CreateState(b, b.CreateString(s.name),
                          static_cast<fb::StateKind>(s.kind),
                          static_cast<uint8_t>(s.encoding), s.kv_heads,
@@ -195,18 +195,15 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   const auto program = BuildProgram(b, *rank.schedule, *rank.graph);
   const auto target_name = b.CreateString("cpu");
   const auto programs = b.CreateVector(&program, 1);
-  const Offset<fb::Target> target =
-      fb::CreateTarget(b, target_name, programs);
+  const Offset<fb::Target> target = fb::CreateTarget(b, target_name, programs);
 
   const GenerationSettings& g = contents.generation;
   const auto eos = b.CreateVector(g.eos_ids);
   const auto generation = fb::CreateGenerationDefaults(
-      b, eos, g.bos_id, g.pad_id, g.do_sample, g.temperature, g.top_k,
-      g.top_p);
+      b, eos, g.bos_id, g.pad_id, g.do_sample, g.temperature, g.top_k, g.top_p);
   std::vector<Offset<fb::PublishedName>> published;
-  for (const auto& [name, buffer] :
-       {std::make_pair("input_ids", "ids"),
-        std::make_pair("logits", "logits")}) {
+  for (const auto& [name, buffer] : {std::make_pair("input_ids", "ids"),
+                                     std::make_pair("logits", "logits")}) {
     const auto from = b.CreateString(name);
     const auto to = b.CreateString(buffer);
     published.push_back(fb::CreatePublishedName(b, from, to));
@@ -221,8 +218,7 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   const auto state_vector = b.CreateVector(states);
   const auto targets = b.CreateVector(&target, 1);
   const auto bytes_of = [&](const std::string& s) {
-    return b.CreateVector(reinterpret_cast<const uint8_t*>(s.data()),
-                          s.size());
+    return b.CreateVector(reinterpret_cast<const uint8_t*>(s.data()), s.size());
   };
   const auto tokenizer = bytes_of(contents.tokenizer);
   const auto chat_template = b.CreateString(contents.chat_template);

@@ -10,8 +10,8 @@
 
 namespace deepslice {
 
-// Where a weight lies in the rank's weights file. Two weights of the same recipe
-// and encoding share one place.
+// Where a weight lies in the rank's weights file. Two weights of the same
+// recipe and encoding share one place.
 struct WeightPlace {
   uint64_t offset = 0, bytes = 0;
   uint64_t scales_offset = 0, scales_bytes = 0;

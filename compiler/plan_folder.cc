@@ -83,10 +83,10 @@ absl::Status FolderFile::WriteAt(uint64_t offset, const void* data,
     const ssize_t n = pwrite(fd_, p, std::min(bytes, kPart), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      return absl::InternalError(absl::StrFormat(
-          "%s: writing %d bytes at %d: %s (%d bytes free)",
-          JoinPath(folder_, name_), bytes, offset, ErrnoText(errno),
-          FreeBytes(folder_)));
+      return absl::InternalError(
+          absl::StrFormat("%s: writing %d bytes at %d: %s (%d bytes free)",
+                          JoinPath(folder_, name_), bytes, offset,
+                          ErrnoText(errno), FreeBytes(folder_)));
     }
     p += n;
     offset += n;
@@ -112,13 +112,13 @@ absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
   folder->replace_ = replace;
   const absl::string_view base = Basename(folder->path_);
   if (base.empty() || base == "." || base == ".." || base == "/") {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "-o %s: name a folder to make", path));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("-o %s: name a folder to make", path));
   }
   if (base.size() > NAME_MAX) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "-o %s: a name of %d bytes; at most %d are allowed", path, base.size(),
-        NAME_MAX));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("-o %s: a name of %d bytes; at most %d are allowed",
+                        path, base.size(), NAME_MAX));
   }
   if (!DirectoryExists(folder->parent_)) {
     return absl::NotFoundError(absl::StrFormat(
@@ -130,8 +130,8 @@ absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
         "%s: exists and is a symbolic link; name the folder itself", path));
   }
   if (FileExists(folder->path_)) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "%s: exists and is a file; name another folder", path));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s: exists and is a file; name another folder", path));
   }
   if (DirectoryExists(folder->path_)) {
     if (!replace) {
@@ -242,9 +242,9 @@ absl::Status PlanFolder::Commit() {
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     if ((error != ENOTEMPTY && error != EEXIST) || !replace_) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "%s: appeared while the plan was made (%s)", path_,
-          ErrnoText(error)));
+      return absl::FailedPreconditionError(
+          absl::StrFormat("%s: appeared while the plan was made (%s)", path_,
+                          ErrnoText(error)));
     }
     // The old plan stays whole until the new one has its name.
     if (syscall(SYS_renameat2, AT_FDCWD, temporary_.c_str(), AT_FDCWD,

@@ -33,7 +33,7 @@ class FolderFile {
   std::string name_, folder_;
   int fd_ = -1;
   uint64_t started_ = 0;  // the disk was told to begin with all before
-  std::string path_;  // empty: the file has no name yet
+  std::string path_;      // empty: the file has no name yet
 };
 
 class PlanFolder {

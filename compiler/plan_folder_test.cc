@@ -89,9 +89,8 @@ TEST_F(PlanFolderTest, WeightsFileHashesEveryMebibyte) {
   ASSERT_EQ(w.size(), bytes.size());
   ASSERT_EQ(w.block_hashes().size(), 3u);
   for (size_t b = 0; b < 3; ++b) {
-    EXPECT_EQ(w.block_hashes()[b],
-              Xxh3(absl::string_view(bytes).substr(b * kHashBlock,
-                                                   kHashBlock)));
+    EXPECT_EQ(w.block_hashes()[b], Xxh3(absl::string_view(bytes).substr(
+                                       b * kHashBlock, kHashBlock)));
   }
   DS_ASSERT_OK(folder->Commit());
   EXPECT_EQ(*ReadFile(JoinPath(root_, "p/w"), 1 << 24), bytes);

@@ -94,9 +94,9 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, RankWork& rank,
   DS_RETURN_IF_ERROR(file.Pad(kSegment));
   DS_RETURN_IF_ERROR(file.Finish());
   if (file.size() != rank.layout.bytes) {
-    return absl::InternalError(absl::StrFormat(
-        "%s: %d bytes written, %d planned", rank.weights->name(), file.size(),
-        rank.layout.bytes));
+    return absl::InternalError(
+        absl::StrFormat("%s: %d bytes written, %d planned",
+                        rank.weights->name(), file.size(), rank.layout.bytes));
   }
   rank.block_hashes = file.block_hashes();
   return absl::OkStatus();
@@ -142,8 +142,8 @@ json::Value ReportJson(const std::vector<RankWork>& ranks,
     row.Set("weights", static_cast<int64_t>(ranks[r].layout.bytes));
     row.Set("arena", arena);
     row.Set("cache", cache);
-    row.Set("total", static_cast<int64_t>(ranks[r].layout.bytes) + arena +
-                         cache);
+    row.Set("total",
+            static_cast<int64_t>(ranks[r].layout.bytes) + arena + cache);
     ledger.Add(std::move(row));
   }
   report.Set("memory", std::move(ledger));
@@ -243,8 +243,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
     sources.Add(std::move(row));
   }
   WrittenPlan written;
-  written.plan_set_id =
-      PlanSetId(sources, contents.options, contents);
+  written.plan_set_id = PlanSetId(sources, contents.options, contents);
 
   std::vector<WrittenFile> files;
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -267,9 +266,9 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
     }
     written.arena.push_back(work[r].schedule.ArenaBytes(extents));
   }
-  DS_RETURN_IF_ERROR(AddSmallFile(
-      *folder, "report.json", json::Write(ReportJson(work, contents), 1) + "\n",
-      &files));
+  DS_RETURN_IF_ERROR(
+      AddSmallFile(*folder, "report.json",
+                   json::Write(ReportJson(work, contents), 1) + "\n", &files));
 
   json::Value manifest = json::Value::Object();
   manifest.Set("deepslice_plan", static_cast<int64_t>(kPlanFormatVersion));

@@ -34,9 +34,9 @@ struct PlanContents {
   std::string tokenizer;      // TokenizerTables::bytes; empty: none
   std::string chat_template;  // empty: none
   GenerationSettings generation;
-  std::string source;         // opaque to the runtime; see compile.cc
-  json::Value options;        // effective compile options, for provenance
-  json::Value coverage;       // of the checkpoint, for report.json
+  std::string source;    // opaque to the runtime; see compile.cc
+  json::Value options;   // effective compile options, for provenance
+  json::Value coverage;  // of the checkpoint, for report.json
 };
 
 struct WriteOptions {
@@ -49,8 +49,8 @@ struct WriteOptions {
 
 struct WrittenPlan {
   std::string plan_set_id;
-  uint64_t bytes = 0;           // of all files
-  std::vector<int64_t> arena;   // per rank, at the ceilings
+  uint64_t bytes = 0;          // of all files
+  std::vector<int64_t> arena;  // per rank, at the ceilings
 };
 
 // `ranks` are the lowered graphs, one per rank; their collectives must agree

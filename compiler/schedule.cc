@@ -170,9 +170,9 @@ std::vector<std::string> CollectiveLines(const Graph& graph) {
     const int64_t group = n->i(attr::AllReduce::group);
     // The gathered width is the same on all ranks, a rank's part is not.
     const TensorType& type = n->result->type;
-    lines.push_back(absl::StrFormat(
-        "%s %s %s %%%s", n->def().spelling,
-        EnumValues("Group")[group], TypeText(type), n->result->name));
+    lines.push_back(absl::StrFormat("%s %s %s %%%s", n->def().spelling,
+                                    EnumValues("Group")[group], TypeText(type),
+                                    n->result->name));
   }
   return lines;
 }

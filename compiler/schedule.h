@@ -1,5 +1,5 @@
-// A rank's graph as a flat list of steps with a memory map: what the plan holds,
-// before it is a FlatBuffer.
+// A rank's graph as a flat list of steps with a memory map: what the plan
+// holds, before it is a FlatBuffer.
 #ifndef DEEPSLICE_COMPILER_SCHEDULE_H_
 #define DEEPSLICE_COMPILER_SCHEDULE_H_
 
@@ -14,10 +14,10 @@ namespace deepslice {
 
 // Ceilings compiled into the program; a run may lower them.
 struct StepCeilings {
-  int64_t max_seq_len = 0;      // tokens of one sequence
-  int64_t max_batch = 8;        // sequence slots (S)
+  int64_t max_seq_len = 0;        // tokens of one sequence
+  int64_t max_batch = 8;          // sequence slots (S)
   int64_t max_step_tokens = 512;  // T, and R
-  int64_t kv_block = 64;        // tokens of a cache block
+  int64_t kv_block = 64;          // tokens of a cache block
   int64_t blocks_per_seq() const {
     return (max_seq_len + kv_block - 1) / kv_block;
   }

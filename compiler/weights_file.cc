@@ -29,8 +29,7 @@ absl::Status WeightsFile::Append(const void* data, uint64_t bytes) {
     bytes -= take;
     if (pending_.size() == kHashBlock) {
       hashes_.push_back(Xxh3(pending_.data(), kHashBlock));
-      DS_RETURN_IF_ERROR(
-          file_.WriteAt(written_, pending_.data(), kHashBlock));
+      DS_RETURN_IF_ERROR(file_.WriteAt(written_, pending_.data(), kHashBlock));
       written_ += kHashBlock;
       pending_.clear();
     }
@@ -47,8 +46,7 @@ absl::Status WeightsFile::Pad(uint64_t alignment) {
 absl::Status WeightsFile::Finish() {
   if (pending_.empty()) return absl::OkStatus();
   hashes_.push_back(Xxh3(pending_.data(), pending_.size()));
-  DS_RETURN_IF_ERROR(
-      file_.WriteAt(written_, pending_.data(), pending_.size()));
+  DS_RETURN_IF_ERROR(file_.WriteAt(written_, pending_.data(), pending_.size()));
   written_ += pending_.size();
   pending_.clear();
   return absl::OkStatus();

@@ -45,8 +45,8 @@ struct SourcePiece {
   bool transposed = false;  // published as [in, out]
   Range rows, cols;         // of the tensor after transposing
   bool operator==(const SourcePiece& o) const {
-    return tensor == o.tensor && transposed == o.transposed &&
-           rows == o.rows && cols == o.cols;
+    return tensor == o.tensor && transposed == o.transposed && rows == o.rows &&
+           cols == o.cols;
   }
 };
 
@@ -148,8 +148,8 @@ class Graph {
   // Removes weights and states that no node reads.
   void EraseUnused();
 
-  // Orders weights by the first node that reads them (unread ones last), so that
-  // layers stay together in text and in files.
+  // Orders weights by the first node that reads them (unread ones last), so
+  // that layers stay together in text and in files.
   void SortWeightsByUse();
 
   // nullptr when there is none of that name.

@@ -14,10 +14,10 @@ namespace deepslice {
 // T tokens, R rows whose logits are wanted, S sequence slots, B blocks of a
 // sequence.
 struct Dim {
-  Dim(int64_t n) : size(n) {}                          // NOLINT
-  Dim(int n) : size(n) {}                              // NOLINT
-  Dim(std::string s) : symbol(std::move(s)) {}         // NOLINT
-  Dim(const char* s) : symbol(s) {}                    // NOLINT
+  Dim(int64_t n) : size(n) {}                   // NOLINT
+  Dim(int n) : size(n) {}                       // NOLINT
+  Dim(std::string s) : symbol(std::move(s)) {}  // NOLINT
+  Dim(const char* s) : symbol(s) {}             // NOLINT
   bool is_symbol() const { return !symbol.empty(); }
   bool operator==(const Dim& o) const {
     return size == o.size && symbol == o.symbol;

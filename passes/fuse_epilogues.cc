@@ -22,8 +22,8 @@ void Replace(Graph& graph, Node* node, Node* from, int slot, Operand extra) {
   operands[slot] = extra;
   const std::string name = node->result->name;
   node->result->name = name + ".unfused";
-  Node* fused = graph.AddNode(from->op, operands, from->attrs, name,
-                              from->state, node);
+  Node* fused =
+      graph.AddNode(from->op, operands, from->attrs, name, from->state, node);
   graph.ReplaceUses(node->result, fused->result);
   graph.EraseNode(node);
   graph.EraseNode(from);
@@ -31,10 +31,9 @@ void Replace(Graph& graph, Node* node, Node* from, int slot, Operand extra) {
 
 // add_bias(linear) -> linear with bias.
 void FuseBias(Graph& graph, Node* add_bias) {
-  Node* linear = OnlyProducer(graph, add_bias->in(operand::AddBias::x),
-                              OpKind::kLinear);
-  if (linear == nullptr ||
-      linear->operands[operand::Linear::bias].present() ||
+  Node* linear =
+      OnlyProducer(graph, add_bias->in(operand::AddBias::x), OpKind::kLinear);
+  if (linear == nullptr || linear->operands[operand::Linear::bias].present() ||
       linear->operands[operand::Linear::residual].present()) {
     return;
   }

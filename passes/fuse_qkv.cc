@@ -42,12 +42,11 @@ void Fuse(Graph& graph, Node* attention) {
   const std::optional<Branch> v = MatchBranch(graph, attention->in(In::v));
   if (!q || !k || !v || v->rope != nullptr) return;
   if ((q->rope == nullptr) != (k->rope == nullptr)) return;
-  if (q->rope != nullptr &&
-      (!SameRotation(*q->rope, *k->rope) ||
-       !(q->rope->operands[operand::Rope::positions] ==
-         attention->operands[In::positions]) ||
-       q->rope->i(attr::Rope::head_dim) !=
-           attention->i(attr::Attention::head_dim))) {
+  if (q->rope != nullptr && (!SameRotation(*q->rope, *k->rope) ||
+                             !(q->rope->operands[operand::Rope::positions] ==
+                               attention->operands[In::positions]) ||
+                             q->rope->i(attr::Rope::head_dim) !=
+                                 attention->i(attr::Attention::head_dim))) {
     return;
   }
   const std::vector<LinearChain> chains = {q->chain, k->chain, v->chain};

@@ -61,8 +61,8 @@ Weight* JoinWeights(Graph& graph, absl::string_view name, Role role,
 }
 
 Value* JoinChains(Graph& graph, const std::vector<LinearChain>& chains,
-                  absl::string_view result, absl::string_view weight,
-                  Role role, Role bias_role, bool interleaved, Node* before) {
+                  absl::string_view result, absl::string_view weight, Role role,
+                  Role bias_role, bool interleaved, Node* before) {
   std::vector<Weight*> weights, biases;
   for (const LinearChain& c : chains) {
     weights.push_back(c.weight());

@@ -38,8 +38,8 @@ Weight* JoinWeights(Graph& graph, absl::string_view name, Role role,
 // before `before`; `result` names its result and `weight` its weight. The old
 // nodes stay, for the caller to erase once they have no users.
 Value* JoinChains(Graph& graph, const std::vector<LinearChain>& chains,
-                  absl::string_view result, absl::string_view weight,
-                  Role role, Role bias_role, bool interleaved, Node* before);
+                  absl::string_view result, absl::string_view weight, Role role,
+                  Role bias_role, bool interleaved, Node* before);
 
 // `name` with its last component `from` replaced by `to`: "layers.0.q" to
 // "layers.0.qkv". A name with another ending gets "." and `to` appended.

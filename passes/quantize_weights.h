@@ -1,6 +1,6 @@
 // Chooses how each weight and the cache are stored. Values are rounded when the
-// plan is written, over whole unsharded rows, so that a row has the same bits at
-// every tp.
+// plan is written, over whole unsharded rows, so that a row has the same bits
+// at every tp.
 //   Before:  weight @up : f32[172, 64] role(mlp_up)
 //   After:   weight @up : f32[172, 64] role(mlp_up) encoding(i8_row)
 // Matrices whose role quantises take the dtype; other matrices the base type;

@@ -34,9 +34,9 @@ absl::Status OnlyKeys(const PassArguments& args,
       for (const absl::string_view a : allowed) {
         absl::StrAppend(&names, names.empty() ? "" : ", ", a);
       }
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "unknown argument \"%s\"; allowed: %s", k,
-          names.empty() ? "none" : names));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("unknown argument \"%s\"; allowed: %s", k,
+                          names.empty() ? "none" : names));
     }
   }
   return absl::OkStatus();
@@ -87,8 +87,8 @@ const std::vector<PassInfo>& AllPasses() {
       {"fuse-gate-up", "gate and up linears into one", Plain<FuseGateUp>},
       {"fuse-qkv", "q, k and v linears into one, rotation into the attention",
        Plain<FuseQkv>},
-      {"quantize-weights", "chooses encodings: weights=, base=, cache=",
-       MakeQuantizeWeights},
+      {"quantize-weights",
+       "chooses encodings: weights=, base=, cache=", MakeQuantizeWeights},
       {"tensor-slice", "the part of one tp rank: tp=, rank=", MakeTensorSlice},
   };
   return *passes;

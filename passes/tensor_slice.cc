@@ -103,8 +103,8 @@ class Slicer {
       case Cut::kWhole:
         return absl::OkStatus();
       case Cut::kVocabRows:
-        return CutRows(w, {PartBegin(rows, tp_, rank_),
-                           PartBegin(rows, tp_, rank_ + 1)});
+        return CutRows(
+            w, {PartBegin(rows, tp_, rank_), PartBegin(rows, tp_, rank_ + 1)});
       case Cut::kMlpRows:
         return CutRows(w, PartOfMlp(rows, tp_, rank_));
       case Cut::kMlpPairs: {
@@ -118,9 +118,9 @@ class Slicer {
     }
     const auto found = heads_.find(&w);
     if (found == heads_.end()) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "@%s has role %s but serves no attention", w.name,
-          GetRole(w.role).spelling));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("@%s has role %s but serves no attention", w.name,
+                          GetRole(w.role).spelling));
     }
     const HeadGeometry& g = found->second;
     const auto scaled = [&](Range heads) {
@@ -259,8 +259,8 @@ Range PartOfMlp(int64_t intermediate, int tp, int rank) {
 
 absl::Status TensorSlice::Run(Graph& graph) {
   if (tp_ < 1 || rank_ < 0 || rank_ >= tp_) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "tp=%d, rank=%d: rank must be in [0, tp)", tp_, rank_));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("tp=%d, rank=%d: rank must be in [0, tp)", tp_, rank_));
   }
   if (tp_ == 1) return absl::OkStatus();
   return Slicer(graph, tp_, rank_).Run();

@@ -18,9 +18,9 @@ absl::Status CutWeightRows(Weight& w, Range part) {
   }
   if (!w.source.empty()) {
     if (w.source.pieces.size() != 1) {
-      return Refuse(w, absl::StrFormat(
-                           "is made of %d pieces; role %s is cut as one",
-                           w.source.pieces.size(), GetRole(w.role).spelling));
+      return Refuse(
+          w, absl::StrFormat("is made of %d pieces; role %s is cut as one",
+                             w.source.pieces.size(), GetRole(w.role).spelling));
     }
     Range& rows = w.source.pieces[0].rows;
     rows = {rows.begin + part.begin, rows.begin + part.end};
@@ -43,18 +43,17 @@ absl::Status CutWeightCols(Weight& w, Range part) {
 
 absl::Status CutWeightPieces(Weight& w, const std::vector<Range>& parts) {
   if (w.source.pieces.size() != parts.size()) {
-    return Refuse(w, absl::StrFormat(
-                         "is made of %d pieces; role %s has %d",
-                         w.source.pieces.size(), GetRole(w.role).spelling,
-                         parts.size()));
+    return Refuse(w, absl::StrFormat("is made of %d pieces; role %s has %d",
+                                     w.source.pieces.size(),
+                                     GetRole(w.role).spelling, parts.size()));
   }
   int64_t rows = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     Range& r = w.source.pieces[i].rows;
     if (parts[i].end > r.size()) {
-      return Refuse(w, absl::StrFormat("rows %d:%d of piece %d, which has %d",
-                                       parts[i].begin, parts[i].end, i,
-                                       r.size()));
+      return Refuse(w,
+                    absl::StrFormat("rows %d:%d of piece %d, which has %d",
+                                    parts[i].begin, parts[i].end, i, r.size()));
     }
     r = {r.begin + parts[i].begin, r.begin + parts[i].end};
     rows += parts[i].size();

@@ -20,9 +20,8 @@ absl::Status CheckIds(absl::Span<const int32_t> ids, int64_t vocab,
                       absl::string_view what) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, " ", i, " is ", ids[i], "; ids are 0 to ",
-                       vocab - 1));
+      return absl::InvalidArgumentError(absl::StrCat(
+          what, " ", i, " is ", ids[i], "; ids are 0 to ", vocab - 1));
     }
   }
   return absl::OkStatus();

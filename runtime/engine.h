@@ -24,9 +24,9 @@ struct SamplingParams {
 enum class FinishReason { kStop, kLength, kCancelled };
 
 struct Request {
-  std::vector<int32_t> prompt;         // not empty
-  int64_t max_new_tokens = 0;          // > 0
-  std::vector<int32_t> stop_ids;       // end-of-sequence ids
+  std::vector<int32_t> prompt;    // not empty
+  int64_t max_new_tokens = 0;     // > 0
+  std::vector<int32_t> stop_ids;  // end-of-sequence ids
   SamplingParams sampling;
   // Called for each new token, stop ids included; false cancels.
   std::function<bool(int32_t id)> on_token;

@@ -59,7 +59,8 @@ int64_t SteadyAllocations(Comm* comm) {
   for (int i = 0; i < 3; ++i) {
     requests[i].prompt = {1, 2, 3};
     requests[i].max_new_tokens = 60;
-    requests[i].sampling = {.greedy = i == 0, .top_k = i == 1 ? 40 : 0,
+    requests[i].sampling = {.greedy = i == 0,
+                            .top_k = i == 1 ? 40 : 0,
                             .top_p = i == 2 ? 0.9f : 1.0f};
     requests[i].on_token = [&, i](int32_t) {
       if (i == 0 && ++count == 10) first = allocations;

@@ -46,8 +46,7 @@ TEST(Engine, ChunkedPrefillEqualsWholePrompt) {
     FakeExecutor executor({.limits = {3, step_tokens, 40}});
     auto engine = Engine::Create(&executor, nullptr);
     DS_ASSERT_OK_AND_ASSIGN(
-        auto done,
-        engine->Generate({{.prompt = prompt, .max_new_tokens = 9}}));
+        auto done, engine->Generate({{.prompt = prompt, .max_new_tokens = 9}}));
     EXPECT_EQ(done[0].ids, GreedyTruth(executor, prompt, 9)) << step_tokens;
     EXPECT_EQ(done[0].finish, FinishReason::kLength);
     // The prompt in whole steps, then one for each token but the last.
@@ -250,17 +249,16 @@ TEST(Score, GivesAllPositionsInOrder) {
                                       Prompt(18, 3), Prompt(4, 4),
                                       Prompt(7, 5),  Prompt(40, 6)};
   for (const int64_t step_tokens : {1, 3, 7, 64}) {
-    FakeExecutor executor(
-        {.limits = {2, step_tokens, 40}, .num_blocks = 20});
+    FakeExecutor executor({.limits = {2, step_tokens, 40}, .num_blocks = 20});
     auto engine = Engine::Create(&executor, nullptr);
     size_t sequence = 0, position = 0;
-    DS_ASSERT_OK(engine->Score(
-        sequences, [&](int s, int64_t p, const float* logits) {
+    DS_ASSERT_OK(
+        engine->Score(sequences, [&](int s, int64_t p, const float* logits) {
           ASSERT_EQ(static_cast<size_t>(s), sequence);
           ASSERT_EQ(static_cast<size_t>(p), position);
           const Ids& ids = sequences[sequence];
-          const std::vector<float> want = executor.Logits(
-              Ids(ids.begin(), ids.begin() + position + 1));
+          const std::vector<float> want =
+              executor.Logits(Ids(ids.begin(), ids.begin() + position + 1));
           ASSERT_EQ(std::vector<float>(logits, logits + 131), want);
           if (++position == ids.size()) {
             ++sequence;

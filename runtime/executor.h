@@ -23,8 +23,8 @@ struct RunLimits {
 };
 
 // One ragged step. Tokens of a sequence slot are contiguous, with ascending
-// consecutive positions, continuing what the slot's cache holds; prefill, decode
-// and mixtures are alike.
+// consecutive positions, continuing what the slot's cache holds; prefill,
+// decode and mixtures are alike.
 struct StepBatch {
   absl::Span<const int32_t> ids;        // [T]
   absl::Span<const int32_t> positions;  // [T]
@@ -50,13 +50,13 @@ class Executor {
 
   // Called after each step with the step's index and its output (float, rows x
   // cols); for verification. Empty to stop.
-  using Observer = std::function<void(int step, const float* data,
-                                      int64_t rows, int64_t cols)>;
+  using Observer = std::function<void(int step, const float* data, int64_t rows,
+                                      int64_t cols)>;
   virtual void SetObserver(Observer observer) = 0;
 
   virtual const RunLimits& limits() const = 0;  // effective, none 0
   virtual int64_t blocks_per_seq() const = 0;
-  virtual int64_t num_blocks() const = 0;       // of the cache, all sequences
+  virtual int64_t num_blocks() const = 0;  // of the cache, all sequences
   virtual int64_t block_tokens() const = 0;
   virtual int64_t vocab_size() const = 0;
   // Bytes taken, by kind: the arena, the cache, scratch.

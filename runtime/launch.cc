@@ -24,8 +24,7 @@ struct Launcher {
   bool world_alone_is_normal;
 };
 constexpr Launcher kLaunchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     false},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", false},
     {"OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", false},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
@@ -49,14 +48,17 @@ constexpr int64_t kMaxWorld = limits::kWorldSize;
 
 absl::Status EmptyFlag(absl::string_view flag) {
   return absl::InvalidArgumentError(absl::StrCat(
-      flag, " is empty: the launcher's shell expanded its variable too early; "
-      "leave ", flag, " away (the launcher's variables are read) or quote it: "
-      "sh -c 'dsrun PLAN ", flag, " $LOCAL_RANK'"));
+      flag,
+      " is empty: the launcher's shell expanded its variable too early; "
+      "leave ",
+      flag,
+      " away (the launcher's variables are read) or quote it: "
+      "sh -c 'dsrun PLAN ",
+      flag, " $LOCAL_RANK'"));
 }
 
-absl::StatusOr<int> FlagNumber(absl::string_view flag,
-                               const std::string& text, int64_t low,
-                               int64_t high) {
+absl::StatusOr<int> FlagNumber(absl::string_view flag, const std::string& text,
+                               int64_t low, int64_t high) {
   if (text.empty()) return EmptyFlag(flag);
   return ParseNumber(flag, text, low, high);
 }
@@ -71,17 +73,17 @@ absl::StatusOr<std::optional<RankPlace>> ReadLauncher(const Launcher& l,
       l.local_world == nullptr ? nullptr : env(l.local_world);
   if (rank == nullptr || world == nullptr) {
     const bool lone_world = rank == nullptr && l.world_alone_is_normal;
-    const char* found = rank != nullptr      ? l.rank
-                        : lone_world         ? nullptr
-                        : world != nullptr   ? l.world
+    const char* found = rank != nullptr         ? l.rank
+                        : lone_world            ? nullptr
+                        : world != nullptr      ? l.world
                         : local_rank != nullptr ? l.local_rank
                                                 : nullptr;
     if (found == nullptr) return std::nullopt;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the environment has ", found, "=", env(found), " but not ",
-        rank == nullptr ? l.rank : l.world, "; ", l.name, " sets ", l.rank,
-        " and ", l.world, " together: set both, give --rank, or unset ",
-        found));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the environment has ", found, "=", env(found),
+                     " but not ", rank == nullptr ? l.rank : l.world, "; ",
+                     l.name, " sets ", l.rank, " and ", l.world,
+                     " together: set both, give --rank, or unset ", found));
   }
   RankPlace place;
   place.source = l.name;
@@ -91,14 +93,14 @@ absl::StatusOr<std::optional<RankPlace>> ReadLauncher(const Launcher& l,
   place.local_rank = place.rank;
   place.local_world = place.world;
   if (local_world != nullptr) {
-    DS_ASSIGN_OR_RETURN(place.local_world,
-                        ParseNumber(l.local_world, local_world, 1,
-                                    place.world));
+    DS_ASSIGN_OR_RETURN(
+        place.local_world,
+        ParseNumber(l.local_world, local_world, 1, place.world));
   }
   if (local_rank != nullptr) {
-    DS_ASSIGN_OR_RETURN(place.local_rank,
-                        ParseNumber(l.local_rank, local_rank, 0,
-                                    place.local_world - 1));
+    DS_ASSIGN_OR_RETURN(
+        place.local_rank,
+        ParseNumber(l.local_rank, local_rank, 0, place.local_world - 1));
   }
   return place;
 }
@@ -118,7 +120,8 @@ absl::StatusOr<std::optional<RankPlace>> PlaceOfFlags(const RankFlags& flags,
     if (l.world_alone_is_normal) continue;
     const auto set = ReadLauncher(l, env);
     if (!set.ok() || !set->has_value()) continue;
-    if ((*set)->rank != place.rank && (*set)->local_rank != place.rank) continue;
+    if ((*set)->rank != place.rank && (*set)->local_rank != place.rank)
+      continue;
     place.world = (*set)->world;
     local_world = (*set)->local_world;
     break;
@@ -131,9 +134,9 @@ absl::StatusOr<std::optional<RankPlace>> PlaceOfFlags(const RankFlags& flags,
   }
   place.local_world = local_world > 0 ? local_world : place.world;
   if (flags.local_rank.has_value()) {
-    DS_ASSIGN_OR_RETURN(place.local_rank,
-                        FlagNumber("--local-rank", *flags.local_rank, 0,
-                                   kMaxWorld - 1));
+    DS_ASSIGN_OR_RETURN(
+        place.local_rank,
+        FlagNumber("--local-rank", *flags.local_rank, 0, kMaxWorld - 1));
   }
   if (place.rank >= place.world) {
     return absl::InvalidArgumentError(
@@ -169,12 +172,13 @@ absl::StatusOr<std::optional<RankPlace>> DiscoverRank(const RankFlags& flags,
 absl::Status CheckPlace(const RankPlace& place, int plan_world,
                         absl::string_view plan_folder) {
   if (place.world != plan_world) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        plan_folder, ": the launch has ", place.world, " rank(s) (",
-        place.source, "), the plan has ", plan_world, "; start ", plan_world,
-        " (torchrun --nproc-per-node ", plan_world, " --no-python dsrun ",
-        plan_folder, "), or run dsrun outside the launcher: it starts its "
-        "ranks itself"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(plan_folder, ": the launch has ", place.world,
+                     " rank(s) (", place.source, "), the plan has ", plan_world,
+                     "; start ", plan_world, " (torchrun --nproc-per-node ",
+                     plan_world, " --no-python dsrun ", plan_folder,
+                     "), or run dsrun outside the launcher: it starts its "
+                     "ranks itself"));
   }
   if (place.local_world != place.world) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -189,10 +193,9 @@ absl::Status CheckPlace(const RankPlace& place, int plan_world,
 std::string LaunchId(GetEnv env, absl::string_view plan_set_id) {
   std::vector<std::string> parts;
   // Only what is equal in all ranks of a launch.
-  for (const char* name :
-       {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE",
-        "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SLURM_JOB_ID",
-        "SLURM_STEP_ID"}) {
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
+                           "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
+                           "PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
     if (const char* value = env(name); value != nullptr && *value != '\0') {
       parts.push_back(absl::StrCat(name, "=", value));
     }

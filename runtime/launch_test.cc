@@ -43,23 +43,28 @@ TEST(DiscoverRank, NothingGivenNamesNoRank) {
 }
 
 TEST(DiscoverRank, ReadsEachLaunchersVariables) {
-  ExpectPlace(Place({}, {{"RANK", "5"}, {"WORLD_SIZE", "6"},
-                         {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}}),
+  ExpectPlace(Place({}, {{"RANK", "5"},
+                         {"WORLD_SIZE", "6"},
+                         {"LOCAL_RANK", "1"},
+                         {"LOCAL_WORLD_SIZE", "2"}}),
               5, 6, 1, 2, "torchrun");
   ExpectPlace(Place({}, {{"OMPI_COMM_WORLD_RANK", "2"},
                          {"OMPI_COMM_WORLD_SIZE", "3"},
                          {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}),
               2, 3, 2, 3, "OpenMPI");
-  ExpectPlace(Place({}, {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"},
-                         {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "3"}}),
+  ExpectPlace(Place({}, {{"PMI_RANK", "1"},
+                         {"PMI_SIZE", "3"},
+                         {"MPI_LOCALRANKID", "1"},
+                         {"MPI_LOCALNRANKS", "3"}}),
               1, 3, 1, 3, "PMI");
   ExpectPlace(Place({}, {{"MV2_COMM_WORLD_RANK", "1"},
                          {"MV2_COMM_WORLD_SIZE", "4"},
                          {"MV2_COMM_WORLD_LOCAL_RANK", "0"},
                          {"MV2_COMM_WORLD_LOCAL_SIZE", "2"}}),
               1, 4, 0, 2, "MVAPICH2");
-  ExpectPlace(Place({}, {{"SLURM_PROCID", "2"}, {"SLURM_NTASKS", "3"},
+  ExpectPlace(Place({}, {{"SLURM_PROCID", "2"},
+                         {"SLURM_NTASKS", "3"},
                          {"SLURM_LOCALID", "2"}}),
               2, 3, 2, 3, "Slurm");
 }
@@ -96,10 +101,10 @@ TEST(DiscoverRank, IncompleteSetIsAnErrorThatNamesWhatIsMissing) {
   DS_EXPECT_ERROR(Discover({}, {{"SLURM_PROCID", "1"}}), kInvalidArgument,
                   "SLURM_PROCID=1 but not SLURM_NTASKS");
   // It doesn't fall through to a set of an outer launcher.
-  DS_EXPECT_ERROR(Discover({}, {{"RANK", "1"},
-                                {"SLURM_PROCID", "0"},
-                                {"SLURM_NTASKS", "1"}}),
-                  kInvalidArgument, "RANK=1 but not WORLD_SIZE");
+  DS_EXPECT_ERROR(
+      Discover({},
+               {{"RANK", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}),
+      kInvalidArgument, "RANK=1 but not WORLD_SIZE");
 }
 
 TEST(DiscoverRank, SlurmAllocationWithoutATaskNamesNoRank) {
@@ -123,10 +128,9 @@ TEST(DiscoverRank, RankFlagTakesItsLaunchersWorldSize) {
   EXPECT_EQ(Place({.rank = "1"}, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}).world,
             2);
   // Slurm's may be of an allocation around hand-started ranks.
-  EXPECT_EQ(
-      Place({.rank = "0"}, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}})
-          .world,
-      3);
+  EXPECT_EQ(Place({.rank = "0"}, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}})
+                .world,
+            3);
 }
 
 TEST(DiscoverRank, EmptyRankSaysWhoExpandedIt) {
@@ -163,8 +167,8 @@ TEST(DiscoverRank, RefusesNumbersThatAreNone) {
 }
 
 TEST(CheckPlace, RefusesAnotherWorldSizeWithTheRightCommand) {
-  const RankPlace place = {.rank = 0, .world = 2, .local_world = 2,
-                           .source = "torchrun"};
+  const RankPlace place = {
+      .rank = 0, .world = 2, .local_world = 2, .source = "torchrun"};
   DS_EXPECT_ERROR(CheckPlace(place, 4, "plan"), kFailedPrecondition,
                   "plan: the launch has 2 rank(s) (torchrun), the plan has 4");
   DS_EXPECT_ERROR(CheckPlace(place, 4, "plan"), kFailedPrecondition,
@@ -173,8 +177,11 @@ TEST(CheckPlace, RefusesAnotherWorldSizeWithTheRightCommand) {
 }
 
 TEST(CheckPlace, RefusesRanksOnSeveralHosts) {
-  const RankPlace place = {.rank = 3, .world = 4, .local_rank = 1,
-                           .local_world = 2, .source = "Slurm"};
+  const RankPlace place = {.rank = 3,
+                           .world = 4,
+                           .local_rank = 1,
+                           .local_world = 2,
+                           .source = "Slurm"};
   DS_EXPECT_ERROR(CheckPlace(place, 4, "plan"), kFailedPrecondition,
                   "2 of 4 ranks are on this host");
 }

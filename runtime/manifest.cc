@@ -22,8 +22,8 @@ using json::Value;
 
 template <typename... Text>
 absl::Status Damaged(const std::string& path, const Text&... text) {
-  return absl::DataLossError(absl::StrCat(
-      path, ": ", text..., "; copy the plan again or rebuild it"));
+  return absl::DataLossError(
+      absl::StrCat(path, ": ", text..., "; copy the plan again or rebuild it"));
 }
 
 absl::Status WrongField(const std::string& path, absl::string_view field,
@@ -39,15 +39,16 @@ absl::StatusOr<std::string> ReadText(const std::string& folder,
                                      const std::string& path) {
   if (!DirectoryExists(folder)) {
     return absl::NotFoundError(absl::StrCat(
-        folder, FileExists(folder) ? ": a file, not a plan folder"
-                                   : ": no such folder",
+        folder,
+        FileExists(folder) ? ": a file, not a plan folder" : ": no such folder",
         "; give the folder that dscompile wrote"));
   }
   absl::StatusOr<std::string> text = ReadFile(path, limits::kJsonFileBytes);
   if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(absl::StrCat(
-        path, ": no such file; this is no plan folder, or its writing was cut "
-              "short; give the folder that dscompile wrote"));
+        path,
+        ": no such file; this is no plan folder, or its writing was cut "
+        "short; give the folder that dscompile wrote"));
   }
   return text;
 }
@@ -82,18 +83,18 @@ absl::StatusOr<Manifest> Parse(const std::string& path,
     return WrongField(path, "deepslice_plan", version, "a format number");
   }
   if (version->as_int() > kManifestVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, ": made by plan format ", version->as_int(),
-        "; this build reads up to ", kManifestVersion,
-        "; rebuild the plan or update"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": made by plan format ", version->as_int(),
+                     "; this build reads up to ", kManifestVersion,
+                     "; rebuild the plan or update"));
   }
   Manifest out;
   const Value* set = root->Find("plan_set_id");
   if (set == nullptr || !set->is_string() || set->as_string().empty() ||
       set->as_string().size() > limits::kPlanSetIdBytes) {
-    return WrongField(path, "plan_set_id", set,
-                      absl::StrCat("a name of at most ",
-                                   limits::kPlanSetIdBytes, " bytes"));
+    return WrongField(
+        path, "plan_set_id", set,
+        absl::StrCat("a name of at most ", limits::kPlanSetIdBytes, " bytes"));
   }
   out.plan_set_id = set->as_string();
   const Value* world = root->Find("world_size");
@@ -115,8 +116,8 @@ absl::StatusOr<Manifest> Parse(const std::string& path,
 }
 
 bool IsRankFile(absl::string_view name) {
-  return absl::StartsWith(name, "rank_") && (absl::EndsWith(name, ".plan") ||
-                                             absl::EndsWith(name, ".weights"));
+  return absl::StartsWith(name, "rank_") &&
+         (absl::EndsWith(name, ".plan") || absl::EndsWith(name, ".weights"));
 }
 
 absl::Status CheckFiles(const std::string& folder, const std::string& path,
@@ -141,9 +142,9 @@ absl::Status CheckFiles(const std::string& folder, const std::string& path,
     const std::string at = JoinPath(folder, file.name);
     struct stat st;
     if (stat(at.c_str(), &st) != 0) {
-      return absl::NotFoundError(absl::StrCat(
-          at, ": no such file; manifest.json lists it with ", file.bytes,
-          " bytes; copy the plan again"));
+      return absl::NotFoundError(
+          absl::StrCat(at, ": no such file; manifest.json lists it with ",
+                       file.bytes, " bytes; copy the plan again"));
     }
     if (!S_ISREG(st.st_mode)) return Damaged(at, "not a regular file");
     if (st.st_size != file.bytes) {

@@ -26,10 +26,10 @@ constexpr std::align_val_t kWeightAlignment{256};
 
 absl::Status CheckFormat(const fb::Plan& plan, absl::string_view label) {
   if (plan.format_version() > kPlanFormatVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        label, ": made by plan format ", plan.format_version(),
-        "; this build reads up to ", kPlanFormatVersion,
-        "; rebuild the plan or update"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(label, ": made by plan format ", plan.format_version(),
+                     "; this build reads up to ", kPlanFormatVersion,
+                     "; rebuild the plan or update"));
   }
   if (plan.format_version() == 0) {
     return absl::DataLossError(
@@ -74,8 +74,7 @@ absl::Status CheckBlocks(const fb::Plan& plan, absl::string_view weights,
   const uint64_t bad = first_bad.load();
   if (bad == num_blocks) return absl::OkStatus();
   const uint64_t begin = bad * kHashBlock;
-  const uint64_t end =
-      std::min<uint64_t>(begin + kHashBlock, weights.size());
+  const uint64_t end = std::min<uint64_t>(begin + kHashBlock, weights.size());
   return absl::DataLossError(absl::StrCat(
       label, ": block ", bad, ", bytes ", begin, " to ", end - 1,
       WeightAt(plan, begin, end),
@@ -106,8 +105,10 @@ absl::StatusOr<Plan> Plan::Check(std::shared_ptr<const std::string> plan,
   flatbuffers::Verifier verifier(data, plan->size(), limits::kPlanDepth,
                                  limits::kPlanTables);
   if (!fb::VerifyPlanBuffer(verifier)) {
-    return damaged("not a whole FlatBuffer: an offset or a size points "
-                   "outside the file's ", plan->size(), " bytes");
+    return damaged(
+        "not a whole FlatBuffer: an offset or a size points "
+        "outside the file's ",
+        plan->size(), " bytes");
   }
   Plan out;
   out.plan_bytes_ = std::move(plan);
@@ -153,9 +154,7 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
     return absl::NotFoundError(absl::StrCat(
         folder, ": rank ", rank, ": the plan is for ", manifest.world_size,
         manifest.world_size == 1 ? " rank, 0" : " ranks, 0 to ",
-        manifest.world_size == 1
-            ? ""
-            : absl::StrCat(manifest.world_size - 1)));
+        manifest.world_size == 1 ? "" : absl::StrCat(manifest.world_size - 1)));
   }
   const std::string plan_path = JoinPath(folder, RankFileName(rank, ".plan"));
   const std::string weights_path =
@@ -172,9 +171,8 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
   }
   DS_ASSIGN_OR_RETURN(MappedFile weights, MappedFile::Open(weights_path));
   DS_ASSIGN_OR_RETURN(
-      Plan out,
-      Check(std::make_shared<const std::string>(std::move(bytes)),
-            weights.bytes(), plan_path, weights_path, options));
+      Plan out, Check(std::make_shared<const std::string>(std::move(bytes)),
+                      weights.bytes(), plan_path, weights_path, options));
   out.weights_file_ = std::move(weights);
   const auto other = [&](const auto&... what) {
     return absl::DataLossError(
@@ -184,8 +182,7 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
       std::string_view(manifest.plan_set_id)) {
     return other("of plan set ",
                  absl::CHexEscape(out.fb().plan_set_id()->c_str()),
-                 ", manifest.json of ",
-                 absl::CHexEscape(manifest.plan_set_id));
+                 ", manifest.json of ", absl::CHexEscape(manifest.plan_set_id));
   }
   if (out.world_size() != manifest.world_size) {
     return other("for ", out.world_size(), " ranks, manifest.json for ",

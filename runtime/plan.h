@@ -58,8 +58,8 @@ class Plan {
 
   // The FlatBuffer is a copy: nobody can change it after it was checked.
   std::shared_ptr<const std::string> plan_bytes_;
-  MappedFile weights_file_;                       // of Load
-  std::shared_ptr<const void> weights_copy_;      // of FromBytes
+  MappedFile weights_file_;                   // of Load
+  std::shared_ptr<const void> weights_copy_;  // of FromBytes
   absl::string_view weights_bytes_;
   const fb::Plan* fb_ = nullptr;
 };

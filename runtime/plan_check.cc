@@ -99,14 +99,14 @@ absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
   if (w.role() >= std::size(kRoles)) return Senseless("role ", int{w.role()});
   const uint32_t rank = w.shape()->size();
   if (rank < 1 || rank > 2 || !IsAligned(w.shape())) {
-    return Senseless("shape: ", rank, " dims, or unaligned; 1 or 2 dims are "
+    return Senseless("shape: ", rank,
+                     " dims, or unaligned; 1 or 2 dims are "
                      "allowed");
   }
   int64_t elements = 1;
   for (const int64_t d : *w.shape()) {
     if (d < 0 || d > kMaxExtent) {
-      return Senseless("shape: dim ", d, "; 0 to ", kMaxExtent,
-                       " are allowed");
+      return Senseless("shape: dim ", d, "; 0 to ", kMaxExtent, " are allowed");
     }
     elements *= d;  // two factors of at most 2^26
   }
@@ -132,8 +132,8 @@ absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
 }
 
 absl::Status CheckWeights(const fb::Plan& plan, uint64_t file_bytes) {
-  const uint64_t blocks = file_bytes / kHashBlock +
-                          (file_bytes % kHashBlock != 0 ? 1 : 0);
+  const uint64_t blocks =
+      file_bytes / kHashBlock + (file_bytes % kHashBlock != 0 ? 1 : 0);
   if (plan.weights_bytes() != file_bytes) {
     return Senseless("weights_bytes: ", plan.weights_bytes(),
                      "; the weights file has ", file_bytes);
@@ -152,9 +152,9 @@ absl::Status CheckWeights(const fb::Plan& plan, uint64_t file_bytes) {
   };
   std::vector<Blob> blobs;
   for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
-    DS_RETURN_IF_ERROR(Annotate(
-        CheckWeight(*plan.weights()->Get(i), i, file_bytes, &blobs),
-        name_of(i)));
+    DS_RETURN_IF_ERROR(
+        Annotate(CheckWeight(*plan.weights()->Get(i), i, file_bytes, &blobs),
+                 name_of(i)));
   }
   std::sort(blobs.begin(), blobs.end(), [](const Blob& a, const Blob& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
@@ -209,8 +209,8 @@ absl::Status CheckText(const fb::Plan& plan) {
   if (const fb::GenerationDefaults* g = plan.generation()) {
     if (!std::isfinite(g->temperature()) || g->temperature() < 0 ||
         g->top_k() < 0 || !(g->top_p() > 0 && g->top_p() <= 1)) {
-      return Senseless("generation: temperature ", g->temperature(),
-                       ", top_k ", g->top_k(), ", top_p ", g->top_p(),
+      return Senseless("generation: temperature ", g->temperature(), ", top_k ",
+                       g->top_k(), ", top_p ", g->top_p(),
                        ": one is out of range");
     }
   }
@@ -262,8 +262,8 @@ absl::Status CheckTables(const fb::Plan& plan, uint64_t weights_bytes) {
   DS_RETURN_IF_ERROR(CheckWeights(plan, weights_bytes));
   for (uint32_t i = 0; i < plan.states()->size(); ++i) {
     const fb::State& s = *plan.states()->Get(i);
-    DS_RETURN_IF_ERROR(Annotate(CheckState(s), "states[", i, "] (",
-                                Quoted(s.name()), ")"));
+    DS_RETURN_IF_ERROR(
+        Annotate(CheckState(s), "states[", i, "] (", Quoted(s.name()), ")"));
   }
   DS_RETURN_IF_ERROR(CheckText(plan));
   if (plan.targets()->size() == 0) return Senseless("targets: there is none");

@@ -72,9 +72,8 @@ class OpCheck {
     present_.resize(wanted);
     encodings_.resize(wanted, Encoding::kF32);
     for (size_t i = 0; i < wanted; ++i) {
-      const fb::OperandRef* ref = i < step_.operands()->size()
-                                      ? step_.operands()->Get(i)
-                                      : nullptr;
+      const fb::OperandRef* ref =
+          i < step_.operands()->size() ? step_.operands()->Get(i) : nullptr;
       const fb::OperandKind kind =
           ref == nullptr ? fb::OperandKind::None : ref->kind();
       if (kind == fb::OperandKind::None) {
@@ -87,10 +86,10 @@ class OpCheck {
         return Senseless("operand ", op_->operands[i].name, ": wanted a ",
                          source == Source::kWeight ? "weight" : "buffer");
       }
-      DS_RETURN_IF_ERROR(Annotate(
-          kind == fb::OperandKind::Weight ? ReadWeight(i, ref->index())
-                                          : ReadBuffer(i, ref->index(), source),
-          "operand ", op_->operands[i].name));
+      DS_RETURN_IF_ERROR(Annotate(kind == fb::OperandKind::Weight
+                                      ? ReadWeight(i, ref->index())
+                                      : ReadBuffer(i, ref->index(), source),
+                                  "operand ", op_->operands[i].name));
     }
     out_ = SizesOf(*view_.program.buffers()->Get(step_.output()));
     return absl::OkStatus();
@@ -119,9 +118,9 @@ class OpCheck {
                        "; f32 with a fixed second dim is allowed");
     }
     // The executor checks the values of an input for the use of its own name.
-    const bool may_be = Text(b.name()) == op_->operands[i].name ||
-                        (op_->kind == OpKind::kEmbed &&
-                         Text(b.name()) == "positions");
+    const bool may_be =
+        Text(b.name()) == op_->operands[i].name ||
+        (op_->kind == OpKind::kEmbed && Text(b.name()) == "positions");
     if (b.slot() < 0 && b.dtype() == static_cast<int>(DType::kI32) && may_be) {
       return absl::OkStatus();
     }
@@ -193,12 +192,16 @@ class OpCheck {
 
   std::string TextOf(const Sizes& sizes) const {
     return absl::StrCat(
-        "[", absl::StrJoin(sizes, ", ", [&](std::string* out, const Size& s) {
-          absl::StrAppend(out, s.dim < 0 ? absl::StrCat(s.number)
-                                         : Quoted(view_.program.dims()
-                                                      ->Get(s.dim)
-                                                      ->name()));
-        }), "]");
+        "[",
+        absl::StrJoin(
+            sizes, ", ",
+            [&](std::string* out, const Size& s) {
+              absl::StrAppend(
+                  out, s.dim < 0
+                           ? absl::StrCat(s.number)
+                           : Quoted(view_.program.dims()->Get(s.dim)->name()));
+            }),
+        "]");
   }
   absl::Status Is(absl::string_view what, const Sizes& found,
                   const Sizes& wanted) const {
@@ -287,8 +290,7 @@ class OpCheck {
         DS_RETURN_IF_ERROR(AttentionHeads<A>());
         DS_RETURN_IF_ERROR(Rotary(I(A::rotary_dim), I(A::head_dim)));
         const int64_t all = I(A::heads) + 2 * I(A::kv_heads);
-        DS_RETURN_IF_ERROR(
-            In(O::qkv, {Named("T"), {all * I(A::head_dim)}}));
+        DS_RETURN_IF_ERROR(In(O::qkv, {Named("T"), {all * I(A::head_dim)}}));
         DS_RETURN_IF_ERROR(SequenceInputs(O::positions, O::slots, O::blocks));
         DS_RETURN_IF_ERROR(In(O::freqs, Sizes{Size{I(A::rotary_dim) / 2}}));
         return Out({Named("T"), {I(A::heads) * I(A::head_dim)}});
@@ -297,7 +299,8 @@ class OpCheck {
         return Out(in_[0]);
       case OpKind::kGatedAct: {
         if (in_[0][1].number % 2 != 0) {
-          return Senseless("x: ", TextOf(in_[0]), "; wanted an even number of "
+          return Senseless("x: ", TextOf(in_[0]),
+                           "; wanted an even number of "
                            "columns");
         }
         return Out({in_[0][0], {in_[0][1].number / 2}});
@@ -315,7 +318,8 @@ class OpCheck {
 
   absl::Status NotNegative(int attr) const {
     if (F(attr) >= 0) return absl::OkStatus();
-    return Senseless(op_->attrs[attr].name, ": ", F(attr), "; 0 or more is "
+    return Senseless(op_->attrs[attr].name, ": ", F(attr),
+                     "; 0 or more is "
                      "allowed");
   }
   absl::Status Heads(int64_t heads, int64_t head_dim) const {
@@ -383,10 +387,9 @@ absl::Status CheckCollective(const ProgramView& view,
   }
   const fb::Buffer& in = *view.program.buffers()->Get(s.input());
   const fb::Buffer& out = *view.program.buffers()->Get(s.output());
-  const std::string shapes =
-      absl::StrCat("collective: ", BufferText(view, s.input()), " to ",
-                   BufferText(view, s.output()), " of ", s.columns(),
-                   " columns");
+  const std::string shapes = absl::StrCat(
+      "collective: ", BufferText(view, s.input()), " to ",
+      BufferText(view, s.output()), " of ", s.columns(), " columns");
   if (in.dtype() != s.dtype() || out.dtype() != s.dtype() ||
       in.extents()->size() != 2 || out.extents()->size() != 2 ||
       in.extents()->Get(1)->dim() >= 0 || out.extents()->Get(1)->dim() >= 0 ||
@@ -406,8 +409,8 @@ absl::Status CheckCollective(const ProgramView& view,
   int64_t own = 0;
   while (ranks.Get(own) != view.plan.rank()) ++own;
   const int64_t size = ranks.size();
-  const int64_t part = PartBegin(s.columns(), size, own + 1) -
-                       PartBegin(s.columns(), size, own);
+  const int64_t part =
+      PartBegin(s.columns(), size, own + 1) - PartBegin(s.columns(), size, own);
   const fb::Extent &in_rows = *in.extents()->Get(0),
                    &out_rows = *out.extents()->Get(0);
   const bool same_rows = in_rows.dim() >= 0 || out_rows.dim() >= 0

@@ -81,17 +81,16 @@ absl::Status CheckBuffer(const ProgramView& view, const fb::Buffer& b) {
   const fb::Slot& slot = *view.program.slots()->Get(b.slot());
   const int64_t most =
       dim < 0 ? bytes : bytes * view.program.dims()->Get(dim)->maximum();
-  const bool scales = dim >= 0 && slot.dim() == dim &&
-                      bytes <= slot.bytes_per_unit();
+  const bool scales =
+      dim >= 0 && slot.dim() == dim && bytes <= slot.bytes_per_unit();
   if (!scales && most > slot.bytes()) {
-    return Senseless("needs ", bytes, " bytes",
-                     dim < 0 ? std::string()
-                             : absl::StrCat(" for each ",
-                                            Quoted(view.program.dims()
-                                                       ->Get(dim)
-                                                       ->name())),
-                     "; slots[", b.slot(), "] has ", slot.bytes(), " and ",
-                     slot.bytes_per_unit(), " for each of dim ", slot.dim());
+    return Senseless(
+        "needs ", bytes, " bytes",
+        dim < 0 ? std::string()
+                : absl::StrCat(" for each ",
+                               Quoted(view.program.dims()->Get(dim)->name())),
+        "; slots[", b.slot(), "] has ", slot.bytes(), " and ",
+        slot.bytes_per_unit(), " for each of dim ", slot.dim());
   }
   return absl::OkStatus();
 }
@@ -188,14 +187,14 @@ std::string BufferText(const ProgramView& view, int index) {
   const fb::Buffer& b = *view.program.buffers()->Get(index);
   return absl::StrCat(
       DTypeName(static_cast<DType>(b.dtype())), "[",
-      absl::StrJoin(*b.extents(), ", ",
-                    [&](std::string* out, const fb::Extent* e) {
-                      absl::StrAppend(out, e->dim() < 0
-                                               ? absl::StrCat(e->size())
-                                               : Quoted(view.program.dims()
-                                                            ->Get(e->dim())
-                                                            ->name()));
-                    }),
+      absl::StrJoin(
+          *b.extents(), ", ",
+          [&](std::string* out, const fb::Extent* e) {
+            absl::StrAppend(
+                out, e->dim() < 0
+                         ? absl::StrCat(e->size())
+                         : Quoted(view.program.dims()->Get(e->dim())->name()));
+          }),
       "]");
 }
 

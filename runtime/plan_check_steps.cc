@@ -40,9 +40,8 @@ absl::Status AddOperands(
     }
     const int64_t limit = is_buffer ? num_buffers : num_weights;
     if (o.index() < 0 || o.index() >= limit) {
-      return Senseless("operands[", i, "]: ",
-                       is_buffer ? "buffer " : "weight ", o.index(), " of ",
-                       limit);
+      return Senseless("operands[", i, "]: ", is_buffer ? "buffer " : "weight ",
+                       o.index(), " of ", limit);
     }
     if (is_buffer) out->reads.push_back(o.index());
   }
@@ -153,8 +152,8 @@ absl::Status CheckLives(const ProgramView& view,
   for (const int32_t b : *p.inputs()) written[b] = true;
   std::vector<int32_t> holder(p.slots()->size(), -1);
   const auto where = [&](int64_t i) {
-    return absl::StrCat("steps[", i, "] (",
-                        Quoted(p.steps()->Get(i)->name()), ")");
+    return absl::StrCat("steps[", i, "] (", Quoted(p.steps()->Get(i)->name()),
+                        ")");
   };
   const auto name = [&](int32_t b) {
     return absl::StrCat("buffers[", b, "] (",
@@ -163,7 +162,8 @@ absl::Status CheckLives(const ProgramView& view,
   for (int64_t i = 0; i < end; ++i) {
     for (const int32_t b : steps[i].reads) {
       if (!written[b]) {
-        return Senseless(where(i), ": reads ", name(b), " before any step "
+        return Senseless(where(i), ": reads ", name(b),
+                         " before any step "
                          "writes it");
       }
     }
@@ -175,14 +175,13 @@ absl::Status CheckLives(const ProgramView& view,
     written[out] = true;
     int32_t& held = holder[p.buffers()->Get(out)->slot()];
     if (held >= 0) {
-      const bool free = last_read[held] < i ||
-                        (last_read[held] == i && steps[i].in_place &&
-                         SameExtents(*p.buffers()->Get(held),
-                                     *p.buffers()->Get(out)));
+      const bool free =
+          last_read[held] < i ||
+          (last_read[held] == i && steps[i].in_place &&
+           SameExtents(*p.buffers()->Get(held), *p.buffers()->Get(out)));
       if (!free) {
-        return Senseless(where(i), ": writes ", name(out), " over ",
-                         name(held), " in slots[",
-                         p.buffers()->Get(out)->slot(),
+        return Senseless(where(i), ": writes ", name(out), " over ", name(held),
+                         " in slots[", p.buffers()->Get(out)->slot(),
                          "], which is still needed");
       }
     }
@@ -208,9 +207,8 @@ absl::Status CheckMeaning(const ProgramView& view, const fb::Step& step,
     }
     case fb::StepKind::Collective:
       if (step.collective()->sequence() != *sequence) {
-        return Senseless("collective: sequence ",
-                         step.collective()->sequence(), "; ", *sequence,
-                         " comes next");
+        return Senseless("collective: sequence ", step.collective()->sequence(),
+                         "; ", *sequence, " comes next");
       }
       ++*sequence;
       return CheckCollective(view, *step.collective());

@@ -19,8 +19,18 @@ struct Case {
 
 // Steps of the tiny llama.
 enum : int {
-  kEmbed, kNorm, kQkv, kAttention, kAttnOut, kMlpNorm, kGateUp, kGated, kMlpOut,
-  kGather, kFinalNorm, kLogits
+  kEmbed,
+  kNorm,
+  kQkv,
+  kAttention,
+  kAttnOut,
+  kMlpNorm,
+  kGateUp,
+  kGated,
+  kMlpOut,
+  kGather,
+  kFinalNorm,
+  kLogits
 };
 
 fb::CpuOpStepT& Op(TestPlan& p, int step) { return *p.step(step).cpu_op; }
@@ -30,8 +40,7 @@ fb::BufferT& Result(TestPlan& p, int step) {
 fb::SlotT& SlotOf(TestPlan& p, int step) {
   return *p.program().slots[Result(p, step).slot];
 }
-void SetOperand(TestPlan& p, int step, int i, fb::OperandKind kind,
-                int index) {
+void SetOperand(TestPlan& p, int step, int i, fb::OperandKind kind, int index) {
   Op(p, step).operands[i] = fb::OperandRef(kind, index);
 }
 void SetAttr(TestPlan& p, int step, int attr, int64_t i, double f = 0) {
@@ -58,12 +67,14 @@ const Case kCases[] = {
      "mesh: axis tp: coordinate 2 of 2"},
     {"GroupWithoutOwnRank", [](auto& p) { p.plan.groups[0]->ranks = {}; },
      "groups[0]: rank 0 is not in it"},
-    {"GroupRankBeyondWorld", [](auto& p) { p.plan.groups[0]->ranks = {0, 4}; },
+    {"GroupRankBeyondWorld",
+     [](auto& p) {
+       p.plan.groups[0]->ranks = {0, 4};
+     },
      "groups[0]: ranks[1]: 4"},
     {"GroupKindUnknown", [](auto& p) { p.plan.groups[0]->kind = 5; },
      "groups[0]: kind 5"},
-    {"StateBlockBytes",
-     [](auto& p) { p.plan.states[0]->bytes_per_block -= 4; },
+    {"StateBlockBytes", [](auto& p) { p.plan.states[0]->bytes_per_block -= 4; },
      "states[0] (cache): bytes_per_block: 636; keys and values of a block "
      "take 640"},
     {"StateEncodingInt8", [](auto& p) { p.plan.states[0]->encoding = 3; },
@@ -72,8 +83,7 @@ const Case kCases[] = {
      [](auto& p) { p.plan.states[0]->kind = fb::StateKind(9); }, "kind 9"},
     {"StateBlockTokensZero",
      [](auto& p) { p.plan.states[0]->block_tokens = 0; }, "block_tokens 0"},
-    {"VocabNegative", [](auto& p) { p.plan.vocab_size = -1; },
-     "vocab_size -1"},
+    {"VocabNegative", [](auto& p) { p.plan.vocab_size = -1; }, "vocab_size -1"},
     {"SelfTestIdBeyondVocab",
      [](auto& p) {
        p.plan.self_tests.push_back(std::make_unique<fb::SelfTestT>());
@@ -108,10 +118,14 @@ const Case kCases[] = {
      },
      "shape: dim 4294967296"},
     {"WeightShapeNegative",
-     [](auto& p) { p.plan.weights[0]->shape = {-131, -20}; },
+     [](auto& p) {
+       p.plan.weights[0]->shape = {-131, -20};
+     },
      "shape: dim -131"},
     {"WeightShapeOfThree",
-     [](auto& p) { p.plan.weights[0]->shape = {131, 4, 5}; },
+     [](auto& p) {
+       p.plan.weights[0]->shape = {131, 4, 5};
+     },
      "shape: 3 dims"},
     {"WeightEncodingUnknown", [](auto& p) { p.plan.weights[0]->encoding = 6; },
      "weights[0] (@embed): encoding 6"},
@@ -144,10 +158,7 @@ const Case kCases[] = {
      "outputs: buffer 0"},
     {"OutputBeyondBuffers", [](auto& p) { p.program().outputs = {99}; },
      "outputs: buffer 99"},
-    {"OutputNeverWritten",
-     [](auto& p) {
-       p.program().steps.pop_back();
-     },
+    {"OutputNeverWritten", [](auto& p) { p.program().steps.pop_back(); },
      "outputs: no step writes"},
     {"DimMaximumZero", [](auto& p) { p.program().dims[0]->maximum = 0; },
      "dims[0] (T): maximum 0"},
@@ -194,8 +205,7 @@ const Case kCases[] = {
     // ---- steps
     {"StepWithoutTable", [](auto& p) { p.step(kNorm).cpu_op.reset(); },
      "steps[1] (normed): cpu_op: the step's table is missing"},
-    {"StepKindUnknown",
-     [](auto& p) { p.step(kNorm).kind = fb::StepKind(7); },
+    {"StepKindUnknown", [](auto& p) { p.step(kNorm).kind = fb::StepKind(7); },
      "steps[1] (normed): kind 7"},
     {"LaunchOnTheCpu",
      [](auto& p) {
@@ -205,8 +215,7 @@ const Case kCases[] = {
      "launch: target cpu has no kernels"},
     {"WaitsForALaterStep", [](auto& p) { p.step(kNorm).waits = {1}; },
      "waits: step 1"},
-    {"StreamNegative", [](auto& p) { p.step(kNorm).stream = -1; },
-     "stream -1"},
+    {"StreamNegative", [](auto& p) { p.step(kNorm).stream = -1; }, "stream -1"},
     {"OpUnknown", [](auto& p) { Op(p, kNorm).op = 999; }, "op 999"},
     {"OpIsACollective",
      [](auto& p) {
@@ -227,8 +236,7 @@ const Case kCases[] = {
      "rms_norm: operand scale: is missing"},
     {"OperandsCut", [](auto& p) { Op(p, kNorm).operands.clear(); },
      "rms_norm: operand x: is missing"},
-    {"OperandsTooMany",
-     [](auto& p) { Op(p, kNorm).operands.resize(9); },
+    {"OperandsTooMany", [](auto& p) { Op(p, kNorm).operands.resize(9); },
      "rms_norm: operands: 9; 2 are allowed"},
     {"WeightForABuffer",
      [](auto& p) { SetOperand(p, kNorm, 0, fb::OperandKind::Weight, 0); },
@@ -253,8 +261,8 @@ const Case kCases[] = {
     {"ActUnknown", [](auto& p) { SetAttr(p, kGated, 0, 5); },
      "kind: 5; 0 to 4"},
     {"EnumNegative", [](auto& p) { SetAttr(p, kGated, 0, -1); }, "kind: -1"},
-    {"EmbedBegin",
-     [](auto& p) { SetAttr(p, kEmbed, 0, int64_t{1} << 60); }, "begin: "},
+    {"EmbedBegin", [](auto& p) { SetAttr(p, kEmbed, 0, int64_t{1} << 60); },
+     "begin: "},
     {"LinearShape",
      [](auto& p) { SetOperand(p, kQkv, 1, fb::OperandKind::Weight, 4); },
      "linear: w: [20, 60]; wanted [20, 20]"},
@@ -399,7 +407,6 @@ TEST(PlanCheckWeights, TiedWeightsMayShareTheirBytes) {
   DS_ASSERT_OK(plan.Load());
 }
 
-
 TEST(PlanCheckCollectives, RejectsSenselessOnes) {
   using C = fb::CollectiveStepT;
   const auto check = [](int which, const std::function<void(C&)>& change,
@@ -413,18 +420,25 @@ TEST(PlanCheckCollectives, RejectsSenselessOnes) {
     }
     DS_EXPECT_ERROR(plan.Load(), kDataLoss, wanted);
   };
-  check(0, [](C& c) { c.sequence = 1; },
-        "collective: sequence 1; 0 comes next");
-  check(1, [](C& c) { c.sequence = 0; },
-        "collective: sequence 0; 1 comes next");
-  check(0, [](C& c) { c.group = 1; }, "collective: group 1 of 1");
-  check(0, [](C& c) { c.kind = fb::CollectiveKind(9); }, "collective: kind 9");
-  check(0, [](C& c) { c.dtype = 1; }, "not two equal types");
-  check(0, [](C& c) { c.columns = 21; }, "all three must agree");
-  check(0, [](C& c) { c.input = 999; }, "reads buffer 999");
-  check(3, [](C& c) { c.columns = 132; },
-        "f32[R, 66] to f32[R, 131] of 132 columns: part 1 of 2 has 66");
-  check(3, [](C& c) { c.columns = 130; }, "part 1 of 2 has 65");
+  check(
+      0, [](C& c) { c.sequence = 1; }, "collective: sequence 1; 0 comes next");
+  check(
+      1, [](C& c) { c.sequence = 0; }, "collective: sequence 0; 1 comes next");
+  check(
+      0, [](C& c) { c.group = 1; }, "collective: group 1 of 1");
+  check(
+      0, [](C& c) { c.kind = fb::CollectiveKind(9); }, "collective: kind 9");
+  check(
+      0, [](C& c) { c.dtype = 1; }, "not two equal types");
+  check(
+      0, [](C& c) { c.columns = 21; }, "all three must agree");
+  check(
+      0, [](C& c) { c.input = 999; }, "reads buffer 999");
+  check(
+      3, [](C& c) { c.columns = 132; },
+      "f32[R, 66] to f32[R, 131] of 132 columns: part 1 of 2 has 66");
+  check(
+      3, [](C& c) { c.columns = 130; }, "part 1 of 2 has 65");
 }
 
 }  // namespace

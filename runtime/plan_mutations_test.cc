@@ -15,9 +15,9 @@ class PlanMutations
     : public testing::TestWithParam<std::pair<Encoding, Encoding>> {
  protected:
   PlanMutations()
-      : plan_(TinyLlama{.matrices = GetParam().first,
-                        .cache = GetParam().second}
-                  .Build()),
+      : plan_(
+            TinyLlama{.matrices = GetParam().first, .cache = GetParam().second}
+                .Build()),
         good_(plan_.Bytes()),
         pool_(1) {}
 
@@ -94,8 +94,7 @@ TEST_P(PlanMutations, EveryTruncation) {
 
 TEST_P(PlanMutations, WordsReplaced) {
   std::mt19937 random(20260101);
-  for (const uint32_t word :
-       {0u, 1u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
+  for (const uint32_t word : {0u, 1u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
     for (size_t at = 0; at + 4 <= good_.size(); at += 4) {
       std::string bytes = good_;
       std::memcpy(&bytes[at], &word, 4);

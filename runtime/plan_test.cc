@@ -62,9 +62,8 @@ TEST_F(PlanLoad, GivesPlanAndWeightsOfTheRank) {
   for (uint32_t i = 0; i < plan.fb().weights()->size(); ++i) {
     const fb::WeightT& w = *wanted.plan.weights[i];
     EXPECT_EQ(reinterpret_cast<uintptr_t>(plan.weight_data(i)) % 256, 0u);
-    EXPECT_EQ(std::memcmp(plan.weight_data(i), &wanted.weights[w.offset],
-                          w.bytes),
-              0)
+    EXPECT_EQ(
+        std::memcmp(plan.weight_data(i), &wanted.weights[w.offset], w.bytes), 0)
         << w.name;
     EXPECT_EQ(plan.weight_scales(i), nullptr);
   }
@@ -186,8 +185,7 @@ TEST(PlanWeights, NamesTheDamagedBlockAndWeight) {
   for (const int threads : {1, 2, 8}) {
     DS_EXPECT_ERROR(
         Plan::FromBytes(plan.Bytes(), plan.weights, "p", {.threads = threads}),
-        kDataLoss,
-        "block 1, bytes 1048576 to 2097151 (in @embed), is damaged");
+        kDataLoss, "block 1, bytes 1048576 to 2097151 (in @embed), is damaged");
   }
   DS_ASSERT_OK(Plan::FromBytes(plan.Bytes(), plan.weights, "p",
                                {.check_weights = false}));

@@ -22,10 +22,9 @@ absl::StatusOr<int32_t> LargestLogit(const float* logits, int64_t vocab) {
     if (logits[i] > logits[best]) best = i;
   }
   if (nan) {
-    const int64_t at =
-        std::find_if(logits, logits + vocab,
-                     [](float x) { return std::isnan(x); }) -
-        logits;
+    const int64_t at = std::find_if(logits, logits + vocab,
+                                    [](float x) { return std::isnan(x); }) -
+                       logits;
     return absl::InternalError(
         absl::StrCat("the logits hold NaN, first at id ", at, " of ", vocab,
                      "; the model overflows in this dtype, try another"));

@@ -98,10 +98,10 @@ TEST(Sampler, FollowsTheSoftmaxAtTheTemperature) {
   // 18.5: the 99.9 % point of chi-square with four degrees of freedom. The seed
   // is fixed, so the test always ends the same way.
   SamplingParams params = {.greedy = false, .seed = 1234};
-  EXPECT_LT(ChiSquare(Counts(logits, params, n),
-                      {{0, p[0]}, {1, p[1]}, {2, p[2]}, {3, p[3]}, {4, p[4]}},
-                      n),
-            18.5);
+  EXPECT_LT(
+      ChiSquare(Counts(logits, params, n),
+                {{0, p[0]}, {1, p[1]}, {2, p[2]}, {3, p[3]}, {4, p[4]}}, n),
+      18.5);
   params.temperature = 0.5f;  // squares the probabilities
   double total = 0;
   for (double x : p) total += x * x;

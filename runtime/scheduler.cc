@@ -50,8 +50,8 @@ void Scheduler::Admit() {
     Sequence& s = sequences_[next_waiting_];
     // The first in line waits for its blocks and nobody overtakes it: it would
     // starve behind shorter ones.
-    if (!blocks_.Take(absl::MakeSpan(BlockRow(free_slots_.back()),
-                                     s.num_blocks))) {
+    if (!blocks_.Take(
+            absl::MakeSpan(BlockRow(free_slots_.back()), s.num_blocks))) {
       return;
     }
     s.slot = free_slots_.back();

@@ -24,8 +24,8 @@ struct ScheduleLimits {
 };
 
 // Sequences wait in the order of Add and are admitted first come, first served,
-// each with all the blocks that it can ever need, so that none runs out halfway.
-// Next and Append allocate nothing.
+// each with all the blocks that it can ever need, so that none runs out
+// halfway. Next and Append allocate nothing.
 class Scheduler {
  public:
   enum class Mode {
@@ -84,7 +84,7 @@ class Scheduler {
   int next_waiting_ = 0;
   std::vector<int> active_;      // admitted, oldest first
   std::vector<int> free_slots_;  // the lowest last
-  size_t decode_start_ = 0;      // where in active_ the next decode round begins
+  size_t decode_start_ = 0;  // where in active_ the next decode round begins
   BlockAllocator blocks_;
   std::vector<int32_t> ids_, positions_, slots_, block_table_, row_tokens_;
   std::vector<Row> rows_;

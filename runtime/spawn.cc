@@ -54,8 +54,8 @@ int InterruptedCode(int wait_status) {
 
 struct Child {
   pid_t pid = -1;
-  int report_fd = -1;   // read end; -1 once drained
-  std::string report;   // as far as read
+  int report_fd = -1;  // read end; -1 once drained
+  std::string report;  // as far as read
   bool running = false;
   int wait_status = 0;  // of waitpid, when not running
   bool killed_here = false;
@@ -87,7 +87,7 @@ class Supervisor {
   std::vector<Child> children_;
   int signal_fd_ = -1;
   sigset_t old_mask_;
-  int first_failed_ = -1;  // the rank whose failure was seen first
+  int first_failed_ = -1;    // the rank whose failure was seen first
   bool terminated_ = false;  // by a SIGTERM
   absl::Time deadline_ = absl::InfiniteFuture();
 };
@@ -172,10 +172,10 @@ absl::Status Supervisor::Start(const std::vector<std::string>& arguments) {
     }
   });
   for (int rank = 0; rank < world; ++rank) {
-    DS_RETURN_IF_ERROR(StartRank(
-        rank, arguments,
-        rank == 0 ? sockets.of_rank0
-                  : std::vector<int>{sockets.of_others[rank - 1]}));
+    DS_RETURN_IF_ERROR(
+        StartRank(rank, arguments,
+                  rank == 0 ? sockets.of_rank0
+                            : std::vector<int>{sockets.of_others[rank - 1]}));
   }
   return absl::OkStatus();
 }
@@ -310,10 +310,9 @@ absl::Status Supervisor::RootCause() const {
   if (peer.has_value()) return *peer;
   if (first_failed_ >= 0) {
     const Child& c = children_[first_failed_];
-    return absl::UnavailableError(
-        absl::StrCat("rank ", first_failed_, " (pid ", c.pid,
-                     ") ended with exit code ", WEXITSTATUS(c.wait_status),
-                     " and no reason"));
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", first_failed_, " (pid ", c.pid, ") ended with exit code ",
+        WEXITSTATUS(c.wait_status), " and no reason"));
   }
   for (size_t r = 0; r < children_.size(); ++r) {
     const Child& c = children_[r];
@@ -343,9 +342,10 @@ std::string SpawnedRank::ToFlag() const {
 
 absl::StatusOr<SpawnedRank> SpawnedRank::FromFlag(absl::string_view text) {
   const auto bad = [text] {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--spawned=", text, " is not what a supervisor writes; it is not for "
-        "people, use --rank"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--spawned=", text,
+                     " is not what a supervisor writes; it is not for "
+                     "people, use --rank"));
   };
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
   if (parts.size() != 3) return bad();

@@ -50,8 +50,8 @@ int RankMain(const SpawnedRank& place, const std::string& deed) {
   char byte = 0;
   const bool got = read(STDIN_FILENO, &byte, 1) == 1;
   if (got != (deed == "reads" && place.rank == 0)) {
-    return FailRank(place, absl::InternalError(absl::StrCat(
-                               "rank ", place.rank, " read ", got)));
+    return FailRank(place, absl::InternalError(absl::StrCat("rank ", place.rank,
+                                                            " read ", got)));
   }
   return kExitDone;
 }
@@ -117,7 +117,8 @@ TEST(RunRanks, KilledRankEndsAllAndIsNamed) {
     const LaunchEnd end = Launched(absl::StrCat("killed", rank));
     EXPECT_LT(absl::Now() - start, absl::Seconds(2));
     EXPECT_EQ(end.exit_code, kExitRankFailed);
-    DS_EXPECT_ERROR(end.why, kUnavailable, absl::StrCat("rank ", rank, " (pid"));
+    DS_EXPECT_ERROR(end.why, kUnavailable,
+                    absl::StrCat("rank ", rank, " (pid"));
     DS_EXPECT_ERROR(end.why, kUnavailable, "signal 9 (Killed)");
   }
 }
@@ -184,8 +185,7 @@ TEST(SpawnedRank, FlagIsReadBackAndHandwrittenOnesAreRefused) {
 int main(int argc, char** argv) {
   const std::string flag = "--spawned=";
   if (argc == 3 && std::strncmp(argv[1], flag.c_str(), flag.size()) == 0) {
-    const auto place =
-        deepslice::SpawnedRank::FromFlag(argv[1] + flag.size());
+    const auto place = deepslice::SpawnedRank::FromFlag(argv[1] + flag.size());
     if (!place.ok()) return 98;
     return deepslice::RankMain(*place, argv[2]);
   }

@@ -16,7 +16,8 @@ namespace deepslice {
 // The ceilings that all ranks must share, as one number.
 uint64_t StepShapeDigest(const Executor& executor);
 
-// A frame is a header of 64 bytes, then for a step the body, both little-endian:
+// A frame is a header of 64 bytes, then for a step the body, both
+// little-endian:
 //   0  u32 magic "DSst"    4  u32 kind: 1 step, 2 stop
 //   8  u64 step number    16  u64 StepShapeDigest
 //  24  u64 XXH3-64 of the body

@@ -68,8 +68,8 @@ TEST(Follower, RefusesOtherCeilingsInsteadOfHanging) {
       [](Executor* executor, Comm* comm) {
         auto engine = Engine::Create(executor, comm);
         // The frame is out before the follower refuses; a later step tells.
-        const auto done = engine->Generate(
-            {{.prompt = {1, 2, 3}, .max_new_tokens = 9}});
+        const auto done =
+            engine->Generate({{.prompt = {1, 2, 3}, .max_new_tokens = 9}});
         EXPECT_FALSE(done.ok());
       },
       &executors);

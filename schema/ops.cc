@@ -20,7 +20,7 @@ constexpr absl::string_view kGroupNames[] = {"world", "tp", "dp", "pp", "ep"};
 // OPT(name) becomes "?name"; the question mark is dropped below.
 #define DS_STR2(x) #x
 #define DS_STR(x) DS_STR2(x)
-#define OPT(name) ?name
+#define OPT(name) ? name
 #define DS_OPERAND_ROW(o) MakeOperand(DS_STR(o)),
 #define DS_OPERAND_ROWS(...) DS_FOR_EACH(DS_OPERAND_ROW, __VA_ARGS__)
 
@@ -30,17 +30,19 @@ constexpr OperandDef MakeOperand(absl::string_view text) {
   return OperandDef{text, optional};
 }
 
-#define OP(Name, spelling, tag, operands, attrs, shape, effect)           \
-  constexpr OperandDef k##Name##Operands[] = {DS_OPERAND_ROWS operands};  \
-  constexpr AttrDef k##Name##Attrs[] = {DS_ATTR_ROWS attrs AttrDef{}};    \
+#define OP(Name, spelling, tag, operands, attrs, shape, effect)          \
+  constexpr OperandDef k##Name##Operands[] = {DS_OPERAND_ROWS operands}; \
+  constexpr AttrDef k##Name##Attrs[] = {DS_ATTR_ROWS attrs AttrDef{}};   \
   static_assert(operand::Name::kCount <= kMaxOperands);
 #include "schema/ops.def"
 
 const OpDef kOps[] = {
-#define OP(Name, spelling, tag, operands, attrs, shape, effect)           \
-  OpDef{OpKind::k##Name, #Name, spelling,                                 \
-        absl::MakeConstSpan(k##Name##Operands),                           \
-        absl::MakeConstSpan(k##Name##Attrs, attr::Name::kCount),          \
+#define OP(Name, spelling, tag, operands, attrs, shape, effect)  \
+  OpDef{OpKind::k##Name,                                         \
+        #Name,                                                   \
+        spelling,                                                \
+        absl::MakeConstSpan(k##Name##Operands),                  \
+        absl::MakeConstSpan(k##Name##Attrs, attr::Name::kCount), \
         Effect::k##effect},
 #include "schema/ops.def"
 };

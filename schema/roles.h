@@ -15,8 +15,15 @@ enum class Role : uint8_t {
 };
 
 enum class Cut : uint8_t {
-  kWhole, kQHeads, kKvHeads, kQkvHeads, kOutHeads,
-  kMlpRows, kMlpPairs, kMlpCols, kVocabRows,
+  kWhole,
+  kQHeads,
+  kKvHeads,
+  kQkvHeads,
+  kOutHeads,
+  kMlpRows,
+  kMlpPairs,
+  kMlpCols,
+  kVocabRows,
 };
 
 struct RoleDef {

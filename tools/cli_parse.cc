@@ -31,10 +31,9 @@ void AddLongFlags(const CLI::App& app, std::vector<std::string>* names) {
 }
 
 std::string UnknownVerb(const std::string& word, const std::string& nearest) {
-  return absl::StrCat("unknown verb \"", word, "\"",
-                      nearest.empty()
-                          ? ""
-                          : absl::StrCat("; did you mean ", nearest, "?"));
+  return absl::StrCat(
+      "unknown verb \"", word, "\"",
+      nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
 }
 
 // What is wrong, without the pointer to --help.

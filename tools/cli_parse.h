@@ -2,11 +2,10 @@
 #ifndef DEEPSLICE_TOOLS_CLI_PARSE_H_
 #define DEEPSLICE_TOOLS_CLI_PARSE_H_
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "absl/status/statusor.h"
 

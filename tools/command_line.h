@@ -16,13 +16,13 @@ namespace deepslice {
 // Runs a command's `main_body` and returns its exit code. Before it, a closed
 // stdin, stdout or stderr becomes /dev/null, lest a file that is opened later
 // take its number and what was meant for it, and a reader of stdout that goes
-// away becomes an error of Print. An exception, of any thread, ends in one line:
-// memory or threads that the system does not give are "does not fit".
+// away becomes an error of Print. An exception, of any thread, ends in one
+// line: memory or threads that the system does not give are "does not fit".
 int RunProgram(const char* name, int (*main_body)(int, char**), int argc,
                char** argv);
 
-// What an exception says: ResourceExhausted when the system gave no memory or no
-// thread, else Internal. Null counts as unknown.
+// What an exception says: ResourceExhausted when the system gave no memory or
+// no thread, else Internal. Null counts as unknown.
 absl::Status StatusOfException(const std::exception_ptr& exception);
 
 // Writes to stdout and flushes; Internal when that fails (closed, full).
@@ -39,8 +39,8 @@ std::string OneLine(absl::string_view text);
 std::vector<std::string> NormalizedArguments(int argc, const char* const* argv);
 
 // Removes every `flag VALUE` and `flag=VALUE` from `arguments` and returns the
-// last value; nullopt when the flag is absent. A flag at the end, or followed by
-// another flag, has the value "": a shell expanded an unset variable.
+// last value; nullopt when the flag is absent. A flag at the end, or followed
+// by another flag, has the value "": a shell expanded an unset variable.
 std::optional<std::string> TakeFlag(absl::string_view flag,
                                     std::vector<std::string>* arguments);
 

@@ -11,8 +11,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 TEST(NormalizedArguments, UnderscoresOfLongFlagsBecomeDashes) {
-  const char* argv[] = {"dsrun", "a_plan", "--top_k",    "4",  "--max_x=a_b",
-                        "-p",    "x_y",    "--",         "--as_is"};
+  const char* argv[] = {"dsrun", "a_plan", "--top_k", "4",      "--max_x=a_b",
+                        "-p",    "x_y",    "--",      "--as_is"};
   EXPECT_EQ(NormalizedArguments(9, argv),
             (Words{"a_plan", "--top-k", "4", "--max-x=a_b", "-p", "x_y", "--",
                    "--as_is"}));
@@ -27,9 +27,9 @@ TEST(TakeFlag, TakesAllSpellingsAndKeepsTheLast) {
 }
 
 TEST(TakeFlag, FlagWithoutAValueIsEmpty) {
-  for (Words words : {Words{"plan", "--rank"}, Words{"--rank", "--greedy"},
-                      Words{"--rank="}, Words{"--rank", ""},
-                      Words{"--rank", "-p"}}) {
+  for (Words words :
+       {Words{"plan", "--rank"}, Words{"--rank", "--greedy"}, Words{"--rank="},
+        Words{"--rank", ""}, Words{"--rank", "-p"}}) {
     EXPECT_EQ(TakeFlag("--rank", &words), "") << words.back();
   }
   Words negative = {"--rank", "-1", "x"};

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "compiler/compile.h"
 #include "compiler/dtype_option.h"
+#include "compiler/pipeline.h"
 #include "compiler/plan_folder.h"
 #include "schema/base/exit_code.h"
 #include "schema/base/limits.h"
@@ -23,7 +24,8 @@ namespace {
 
 void OnSignal(int) { InterruptPlanWriting(); }
 
-// Bytes, rate and time left: redrawn on a terminal, a line every 10 s elsewhere.
+// Bytes, rate and time left: redrawn on a terminal, a line every 10 s
+// elsewhere.
 class Progress {
  public:
   explicit Progress(bool quiet)
@@ -34,8 +36,8 @@ class Progress {
   void operator()(uint64_t done, uint64_t total) {
     if (quiet_) return;
     const absl::Time now = absl::Now();
-    if (now - last_ < (terminal_ ? absl::Milliseconds(200)
-                                 : absl::Seconds(10))) {
+    if (now - last_ <
+        (terminal_ ? absl::Milliseconds(200) : absl::Seconds(10))) {
       return;
     }
     last_ = now;
@@ -114,7 +116,8 @@ void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
   app.add_option("--stop-after", o.stop_after,
                  "a phase (import, fuse, quantize, slice) or pass; nothing is "
                  "written but dumps")
-      ->type_name("PHASE");
+      ->type_name("PHASE")
+      ->check(CLI::IsMember(StopAfterNames()));
   app.add_option("--start-from", o.start_from,
                  "a dump, perhaps edited, that takes the place of the graph "
                  "after its pass; repeatable")
@@ -152,8 +155,8 @@ int Main(int argc, char** argv) {
     return Usage(dtype.status());
   }
   if (o.output.empty() && o.stop_after.empty()) {
-    return Usage(absl::InvalidArgumentError(
-        "-o PLAN is missing: the folder to make"));
+    return Usage(
+        absl::InvalidArgumentError("-o PLAN is missing: the folder to make"));
   }
   struct sigaction action = {};
   action.sa_handler = OnSignal;
@@ -181,9 +184,9 @@ int Main(int argc, char** argv) {
   }
   if (!quiet && !result->stopped) {
     std::cerr << absl::StrFormat(
-        "%s: %s, %s, %d rank%s, %.1f MB in %.2f s\n", OneLine(o.output), result->family,
-        result->dtype, o.tp, o.tp == 1 ? "" : "s", result->plan.bytes / 1e6,
-        absl::ToDoubleSeconds(absl::Now() - start));
+        "%s: %s, %s, %d rank%s, %.1f MB in %.2f s\n", OneLine(o.output),
+        result->family, result->dtype, o.tp, o.tp == 1 ? "" : "s",
+        result->plan.bytes / 1e6, absl::ToDoubleSeconds(absl::Now() - start));
   }
   return kExitDone;
 }

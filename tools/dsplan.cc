@@ -96,22 +96,22 @@ absl::StatusOr<std::vector<int32_t>> Ids(const Options& o, int64_t vocab) {
 
 // Prints what was compared; Internal when something is outside.
 absl::Status Report(const Comparison& c) {
-  std::string text = absl::StrFormat("%-28s %12s %12s\n", "value", "rel. L2",
-                                     "max error");
+  std::string text =
+      absl::StrFormat("%-28s %12s %12s\n", "value", "rel. L2", "max error");
   const ComparedValue* outside = c.FirstOutside();
   for (const ComparedValue& v : c.values) {
     // A layer's last value speaks for it; the first bad one is always shown.
-    const bool last = v.name == "logits" ||
-                      (v.name.size() > 4 &&
-                       v.name.substr(v.name.size() - 4) == ".out");
+    const bool last =
+        v.name == "logits" ||
+        (v.name.size() > 4 && v.name.substr(v.name.size() - 4) == ".out");
     if (!last && &v != outside) continue;
     absl::StrAppendFormat(&text, "%-28s %12.3e %12.3e%s\n", "%" + v.name,
                           v.relative_l2, v.max_error,
                           v.within ? "" : "  OUTSIDE");
   }
   if (outside == nullptr) {
-    absl::StrAppendFormat(&text, "%d values agree within %g\n",
-                          c.values.size(), c.tolerance);
+    absl::StrAppendFormat(&text, "%d values agree within %g\n", c.values.size(),
+                          c.tolerance);
   }
   DS_RETURN_IF_ERROR(Print(text));
   if (outside == nullptr) return absl::OkStatus();
@@ -130,8 +130,8 @@ absl::Status Verify(const Options& o) {
   DS_RETURN_IF_ERROR(
       Print("files: sizes and digests agree with the manifest\n"));
   DS_RETURN_IF_ERROR(Annotate(VerifyCollectives(ranks), o.plan));
-  DS_RETURN_IF_ERROR(Print(
-      absl::StrFormat("collectives: %d ranks agree\n", ranks.size())));
+  DS_RETURN_IF_ERROR(
+      Print(absl::StrFormat("collectives: %d ranks agree\n", ranks.size())));
   if (o.against.empty()) return absl::OkStatus();
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                       OpenCheckpoint(o.against));
@@ -144,8 +144,7 @@ absl::Status Verify(const Options& o) {
         "%s: has %d vocabulary entries, the plan %d; it is another model",
         o.against, model.vocab_size, ranks[0].fb().vocab_size()));
   }
-  DS_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                      Ids(o, model.vocab_size));
+  DS_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Ids(o, model.vocab_size));
   DS_ASSIGN_OR_RETURN(const Comparison comparison,
                       CompareWithSource(ranks, *checkpoint, model, ids));
   return Annotate(Report(comparison), o.plan);
@@ -179,8 +178,8 @@ int Main(int argc, char** argv) {
   verify->add_flag("--assume-tied", o.assume_tied, "as for dscompile");
   verify->add_flag("--trust-lm-head", o.trust_lm_head, "as for dscompile");
   for (CLI::App* a : {&app, inspect, explain, verify}) {
-    a->set_version_flag("--version", "dsplan " DEEPSLICE_VERSION
-                                     ", reads plan format 1");
+    a->set_version_flag("--version",
+                        "dsplan " DEEPSLICE_VERSION ", reads plan format 1");
   }
   if (const int code = ParseCommandLine(app, NormalizedArguments(argc, argv));
       code >= 0) {

@@ -73,12 +73,12 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
     absl::FPrintF(stderr, "world %d (%s), plan set %s\n", place.world,
                   place.source, OneLine(manifest.plan_set_id));
   }
-  SessionOptions session_options = {.plan = options.plan,
-                                    .place = place,
-                                    .launch_id = LaunchId(
-                                        Env, manifest.plan_set_id),
-                                    .threads = options.threads,
-                                    .limits = options.limits};
+  SessionOptions session_options = {
+      .plan = options.plan,
+      .place = place,
+      .launch_id = LaunchId(Env, manifest.plan_set_id),
+      .threads = options.threads,
+      .limits = options.limits};
   if (options.spawned.has_value()) {
     session_options.sockets = options.spawned->sockets;
   }
@@ -89,8 +89,8 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
       DS_ASSIGN_OR_RETURN(const auto session,
                           Session::Connect(session_options, manifest));
       connected = true;
-      DS_RETURN_IF_ERROR(session->Load(
-          [&](const Plan& plan) { return work->Limits(plan); }));
+      DS_RETURN_IF_ERROR(
+          session->Load([&](const Plan& plan) { return work->Limits(plan); }));
       if (place.rank > 0) {
         return RunFollower(session->mutable_executor(), session->comm());
       }

@@ -1,4 +1,3 @@
-#include "tools/command_line.h"
 #include "tools/dsrun_answer.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "schema/base/status_macros.h"
+#include "tools/command_line.h"
 #include "tools/dsrun_work.h"
 
 namespace deepslice {

@@ -27,7 +27,8 @@ struct Answer {
 // Flags over the plan's generation defaults over greedy:
 //   --greedy, --temperature 0          greedy
 //   --temperature, --top-k or --top-p  sampled; what is not given is the plan's
-//   none of them                       as the plan says (do_sample), which for a
+//   none of them                       as the plan says (do_sample), which for
+//   a
 //                                      plan without defaults is greedy
 // --seed chooses random numbers and not whether there are any.
 SamplingParams ResolveSampling(const SamplingFlags& flags,

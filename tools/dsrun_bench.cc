@@ -38,9 +38,9 @@ class BenchWork final : public Work {
   absl::StatusOr<RunLimits> Limits(const Plan& plan) override {
     const int64_t slots = CompiledCeiling(plan, "S");
     if (options_.bench_batch > slots) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "--batch is ", options_.bench_batch, "; the plan was compiled with ",
-          "--max-batch ", slots));
+      return absl::FailedPreconditionError(
+          absl::StrCat("--batch is ", options_.bench_batch,
+                       "; the plan was compiled with ", "--max-batch ", slots));
     }
     return RunLimits{.max_batch = options_.bench_batch};
   }
@@ -92,11 +92,10 @@ absl::StatusOr<Rates> BenchWork::RunOnce(Session& session) {
 absl::Status BenchWork::Run(Session& session) {
   const int64_t total = options_.bench_prompt + options_.bench_new;
   if (total > session.max_seq_len()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(session.folder(), ": a prompt of ", options_.bench_prompt,
-                     " tokens and ", options_.bench_new, " new ones exceed the ",
-                     "sequence ceiling of ", session.max_seq_len(),
-                     "; lower -p or -n"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        session.folder(), ": a prompt of ", options_.bench_prompt,
+        " tokens and ", options_.bench_new, " new ones exceed the ",
+        "sequence ceiling of ", session.max_seq_len(), "; lower -p or -n"));
   }
   std::vector<double> prefill, decode;
   for (int run = 0; run <= options_.bench_runs; ++run) {
@@ -112,12 +111,12 @@ absl::Status BenchWork::PrintResult(const Session& session,
                                     const Summary& prefill,
                                     const Summary& decode) {
   if (!options_.bench_json) {
-    return Print(absl::StrFormat(
-        "prefill %d x %d: %.1f tokens/s (min %.1f)\n"
-        "decode  %d x %d: %.1f tokens/s (min %.1f)\n",
-        options_.bench_batch, options_.bench_prompt, prefill.median,
-        prefill.min, options_.bench_batch, options_.bench_new, decode.median,
-        decode.min));
+    return Print(
+        absl::StrFormat("prefill %d x %d: %.1f tokens/s (min %.1f)\n"
+                        "decode  %d x %d: %.1f tokens/s (min %.1f)\n",
+                        options_.bench_batch, options_.bench_prompt,
+                        prefill.median, prefill.min, options_.bench_batch,
+                        options_.bench_new, decode.median, decode.min));
   }
   const auto rates = [](const Summary& s) {
     json::Value v = json::Value::Object();

@@ -81,15 +81,16 @@ void ChatWork::Reset() {
 absl::Status ChatWork::Run(Session& session) {
   const fb::Plan& plan = session.plan().fb();
   if (plan.chat_template() == nullptr || plan.chat_template()->size() == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        session.folder(), ": the plan holds no chat template, its checkpoint "
-        "had none; use -p without --chat"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(session.folder(),
+                     ": the plan holds no chat template, its checkpoint "
+                     "had none; use -p without --chat"));
   }
   DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
   auto parsed = ChatTemplate::Parse(absl::string_view(
       plan.chat_template()->data(), plan.chat_template()->size()));
-  DS_RETURN_IF_ERROR(Annotate(parsed.status(), session.folder(),
-                              ": chat template"));
+  DS_RETURN_IF_ERROR(
+      Annotate(parsed.status(), session.folder(), ": chat template"));
   template_ = *std::move(parsed);
   render_.bos_token = TokenText(*tokenizer, tokenizer->bos_id());
   render_.eos_token = TokenText(*tokenizer, tokenizer->eos_id());
@@ -102,24 +103,23 @@ absl::Status ChatWork::Run(Session& session) {
 absl::Status ChatWork::Turn(Session& session, bool tell_rates) {
   DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
   auto pieces = template_->Render(messages_, render_);
-  DS_RETURN_IF_ERROR(Annotate(pieces.status(), session.folder(),
-                              ": chat template"));
+  DS_RETURN_IF_ERROR(
+      Annotate(pieces.status(), session.folder(), ": chat template"));
   DS_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
                       EncodeChat(*tokenizer, *pieces));
   DS_ASSIGN_OR_RETURN(Answer answer, AnswerPrompt(session, prompt, options_));
   DS_RETURN_IF_ERROR(EndLine(answer.text));
   if (tell_rates) {
     // The first token is the prompt's; the rest are the answer's.
-    absl::FPrintF(stderr,
-                  "[prompt %d tokens, %.1f/s; answer %d tokens, %.1f/s%s]\n",
-                  prompt.size(), PerSecond(prompt.size(), answer.first),
-                  answer.ids.size(),
-                  PerSecond(answer.ids.size() - !answer.ids.empty(),
-                            answer.rest),
-                  answer.finish == FinishReason::kCancelled ? "; stopped"
-                  : answer.finish == FinishReason::kLength ? "; cut at the "
-                                                             "most allowed"
-                                                           : "");
+    absl::FPrintF(
+        stderr, "[prompt %d tokens, %.1f/s; answer %d tokens, %.1f/s%s]\n",
+        prompt.size(), PerSecond(prompt.size(), answer.first),
+        answer.ids.size(),
+        PerSecond(answer.ids.size() - !answer.ids.empty(), answer.rest),
+        answer.finish == FinishReason::kCancelled ? "; stopped"
+        : answer.finish == FinishReason::kLength  ? "; cut at the "
+                                                    "most allowed"
+                                                  : "");
   }
   messages_.push_back({"assistant", std::move(answer.text)});
   return absl::OkStatus();
@@ -139,9 +139,8 @@ absl::Status ChatWork::Converse(Session& session) {
     const LineResult result = ReadLine(&line);
     if (result != LineResult::kLine) {
       if (terminal) absl::FPrintF(stderr, "\n");
-      return result == LineResult::kEnd
-                 ? absl::OkStatus()
-                 : absl::CancelledError("interrupted");
+      return result == LineResult::kEnd ? absl::OkStatus()
+                                        : absl::CancelledError("interrupted");
     }
     const absl::string_view text = absl::StripAsciiWhitespace(line);
     if (text.empty()) continue;

@@ -33,9 +33,10 @@ class FeedWork final : public Work {
 absl::Status FeedWork::Read(const TensorFile& file) {
   for (const FileTensor& t : file.tensors()) {
     if (t.name != "input_ids" && t.name != "attention_mask") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor \"", t.name, "\" is no input of the plan's step program; "
-          "its inputs are input_ids and attention_mask"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor \"", t.name,
+                       "\" is no input of the plan's step program; "
+                       "its inputs are input_ids and attention_mask"));
     }
   }
   const FileTensor* ids = file.Find("input_ids");

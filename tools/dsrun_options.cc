@@ -16,7 +16,8 @@ namespace {
 
 constexpr char kOverview[] =
     "dsrun [VERB] PLAN: runs a plan that dscompile made.\n"
-    "Without a verb it generates; `dsrun VERB --help` tells the others' flags:\n"
+    "Without a verb it generates; `dsrun VERB --help` tells the others' "
+    "flags:\n"
     "  bench     how many tokens a second, reading and generating\n"
     "  chat      the same as --chat\n"
     "  tokenize  what a tokenizer makes of texts (PLAN or a tokenizer.json)";
@@ -90,9 +91,9 @@ void AddSamplingFlags(CLI::App& app, SamplingFlags& s) {
 absl::StatusOr<bool> ParseApp(CLI::App& app,
                               std::vector<std::string> arguments) {
   app.set_help_flag("-h,--help", "Print this and exit");
-  app.set_version_flag("--version",
-                       absl::StrCat("dsrun ", DEEPSLICE_VERSION,
-                                    ", plan format ", kPlanFormatVersion));
+  app.set_version_flag(
+      "--version", absl::StrCat("dsrun ", DEEPSLICE_VERSION, ", plan format ",
+                                kPlanFormatVersion));
   return ReadCommandLine(app, std::move(arguments),
                          {.flags = {"--rank", "--world-size", "--local-rank"},
                           .verbs = {"bench", "chat", "tokenize"}});
@@ -131,8 +132,7 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
       app.add_option("--prompt-ids", ids, "Token ids instead of a text: 5,6,7")
           ->excludes(prompt)
           ->excludes(chat);
-  app.add_option("-n,--max-new-tokens,--max-tokens,--predict",
-                 o.max_new_tokens,
+  app.add_option("-n,--max-new-tokens,--max-tokens,--predict", o.max_new_tokens,
                  "New tokens at most; default 128, or what the ceiling leaves")
       ->check(WholeNumber(1, kMostTokens));
   app.add_flag("--ignore-eos", o.ignore_eos,
@@ -179,9 +179,10 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
 
 absl::StatusOr<bool> ParseBench(std::vector<std::string> arguments,
                                 DsrunOptions& o) {
-  CLI::App app("Measures a plan: tokens a second reading a prompt (prefill) and "
-               "generating (decode).",
-               "dsrun bench");
+  CLI::App app(
+      "Measures a plan: tokens a second reading a prompt (prefill) and "
+      "generating (decode).",
+      "dsrun bench");
   AddRunFlags(app, o);
   app.add_option("-p,--prompt-tokens", o.bench_prompt, "Tokens of the prompt")
       ->check(WholeNumber(1, kMostTokens))

@@ -33,7 +33,7 @@ struct DsrunOptions {
   std::optional<std::string> prompt;  // "-": read from stdin
   bool chat = false;
   std::optional<std::string> system;
-  std::vector<int32_t> prompt_ids;    // empty: not given
+  std::vector<int32_t> prompt_ids;  // empty: not given
   std::optional<int64_t> max_new_tokens;
   SamplingFlags sampling;
   bool ignore_eos = false;

@@ -38,9 +38,9 @@ TEST(DsrunOptions, ReadsAGeneration) {
 }
 
 TEST(DsrunOptions, ReadsSamplingUnderItsOtherNames) {
-  const DsrunOptions o = Good({"plan", "-p", "a_b --c", "--temp", "0.5",
-                               "--top_k=40", "--top-p", "0.9", "--seed", "7",
-                               "--max_tokens", "3", "-c", "100"});
+  const DsrunOptions o =
+      Good({"plan", "-p", "a_b --c", "--temp", "0.5", "--top_k=40", "--top-p",
+            "0.9", "--seed", "7", "--max_tokens", "3", "-c", "100"});
   EXPECT_EQ(o.prompt, "a_b --c");
   EXPECT_EQ(o.sampling.temperature, 0.5f);
   EXPECT_EQ(o.sampling.top_k, 40);
@@ -70,8 +70,8 @@ TEST(DsrunOptions, RankFlagsPassThroughAndAreKeptForRanksStartedHere) {
   const DsrunOptions o = Good({"plan", "-p", "x", "--local_rank=1"});
   EXPECT_EQ(o.rank_flags.local_rank, "1");
   EXPECT_FALSE(o.rank_flags.rank.has_value());
-  EXPECT_EQ(o.arguments, (std::vector<std::string>{"plan", "-p", "x",
-                                                   "--local-rank=1"}));
+  EXPECT_EQ(o.arguments,
+            (std::vector<std::string>{"plan", "-p", "x", "--local-rank=1"}));
   EXPECT_EQ(Good({"plan", "-p", "x", "--rank"}).rank_flags.rank, "");
   EXPECT_EQ(Good({"--rank", "2", "plan", "-p", "x"}).rank_flags.rank, "2");
 }

@@ -58,10 +58,9 @@ absl::Status PerplexityWork::Run(Session& session) {
   const int64_t windows =
       ids.empty() ? 0 : (static_cast<int64_t>(ids.size()) - 1) / window_;
   if (windows == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": the text has ", ids.size(),
-                     " tokens; at least --window + 1 = ", window_ + 1,
-                     " are needed"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path_, ": the text has ", ids.size(),
+        " tokens; at least --window + 1 = ", window_ + 1, " are needed"));
   }
   std::vector<std::vector<int32_t>> sequences;
   for (int64_t w = 0; w < windows; ++w) {
@@ -77,9 +76,9 @@ absl::Status PerplexityWork::Run(Session& session) {
       }));
   const double mean = sum / static_cast<double>(windows * window_);
   if (!std::isfinite(mean)) {
-    return absl::InternalError(absl::StrCat(
-        path_, ": the mean negative log-likelihood is ", mean,
-        "; the model overflows in this dtype, try another"));
+    return absl::InternalError(
+        absl::StrCat(path_, ": the mean negative log-likelihood is ", mean,
+                     "; the model overflows in this dtype, try another"));
   }
   absl::FPrintF(stderr, "scored %d tokens in %d windows of %d, nll %.6f\n",
                 windows * window_, windows, window_, mean);

@@ -14,7 +14,7 @@ namespace {
 
 struct LimitName {
   const char* flag;
-  int64_t RunLimits::* field;
+  int64_t RunLimits::*field;
 };
 constexpr LimitName kLimits[] = {
     {"--max-batch", &RunLimits::max_batch},
@@ -25,8 +25,7 @@ constexpr LimitName kLimits[] = {
 }  // namespace
 
 int64_t CompiledCeiling(const Plan& plan, absl::string_view dim) {
-  const fb::Program* program =
-      plan.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
   if (program == nullptr) return 0;
   for (const fb::NamedDim* d : *program->dims()) {
     if (dim == d->name()->c_str()) return d->maximum();
@@ -44,8 +43,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
     const SessionOptions& options, const Manifest& manifest) {
   auto session = std::unique_ptr<Session>(new Session(options));
   if (options.place.world > 1) {
-    ShmOptions shm = {.rank = options.place.rank,
-                      .world = options.place.world};
+    ShmOptions shm = {.rank = options.place.rank, .world = options.place.world};
     shm.sockets = options.sockets;
     if (options.sockets.empty()) {
       shm.address = DefaultShmAddress(options.launch_id);
@@ -67,8 +65,8 @@ absl::Status Session::LoadAlone(const ChooseLimits& choose) {
       options_.threads > 0
           ? options_.threads
           : std::max(1, AvailableCores() / options_.place.local_world);
-  DS_ASSIGN_OR_RETURN(
-      Plan plan, Plan::Load(options_.plan, rank(), {.threads = threads}));
+  DS_ASSIGN_OR_RETURN(Plan plan,
+                      Plan::Load(options_.plan, rank(), {.threads = threads}));
   plan_ = std::make_unique<Plan>(std::move(plan));
   DS_ASSIGN_OR_RETURN(const RunLimits limits, AgreeOnLimits(choose));
   pool_ = std::make_unique<ThreadPool>(threads);
@@ -93,10 +91,10 @@ absl::StatusOr<RunLimits> Session::AgreeOnLimits(const ChooseLimits& choose) {
   for (const LimitName& l : kLimits) {
     const int64_t typed = options_.limits.*l.field;
     if (typed != 0 && typed != limits.*l.field) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "rank ", rank(), " was started with ", l.flag, " ", typed,
-          ", rank 0 runs with ", limits.*l.field,
-          "; give every rank the same flags"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank(), " was started with ", l.flag, " ",
+                       typed, ", rank 0 runs with ", limits.*l.field,
+                       "; give every rank the same flags"));
     }
   }
   return limits;
@@ -107,7 +105,8 @@ absl::StatusOr<const Tokenizer*> Session::tokenizer() {
     const auto* bytes = plan_->fb().tokenizer();
     if (bytes == nullptr || bytes->size() == 0) {
       return absl::FailedPreconditionError(absl::StrCat(
-          folder(), ": the plan holds no tokenizer, its checkpoint had none; "
+          folder(),
+          ": the plan holds no tokenizer, its checkpoint had none; "
           "use --prompt-ids with --print-ids"));
     }
     DS_ASSIGN_OR_RETURN(

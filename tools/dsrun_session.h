@@ -35,8 +35,8 @@ using ChooseLimits = std::function<absl::StatusOr<RunLimits>(const Plan&)>;
 class Session {
  public:
   // Meets the other ranks, before the weights are read: ranks that can't meet,
-  // or are of different plans, say so at once, and one that fails later can tell
-  // the others.
+  // or are of different plans, say so at once, and one that fails later can
+  // tell the others.
   static absl::StatusOr<std::unique_ptr<Session>> Connect(
       const SessionOptions& options, const Manifest& manifest);
   // Loads, and prepares with rank 0's limits: the typed ones, else the smaller

@@ -1,5 +1,5 @@
-// The kinds of work that dsrun does on rank 0. Each prints its product to stdout
-// and everything else to stderr.
+// The kinds of work that dsrun does on rank 0. Each prints its product to
+// stdout and everything else to stderr.
 #ifndef DEEPSLICE_TOOLS_DSRUN_WORK_H_
 #define DEEPSLICE_TOOLS_DSRUN_WORK_H_
 

@@ -33,8 +33,8 @@ json::Value StepJson(const fb::Plan& plan, const fb::Program& program, int i) {
   json::Value v = json::Value::Object();
   v.Set("step", i);
   v.Set("name", step.name()->str());
-  v.Set("kind", step.kind() == fb::StepKind::Collective ? "collective"
-                                                        : "cpu_op");
+  v.Set("kind",
+        step.kind() == fb::StepKind::Collective ? "collective" : "cpu_op");
   if (step.layer() >= 0) v.Set("layer", step.layer());
   int output;
   if (const fb::CollectiveStep* c = step.collective()) {
@@ -42,8 +42,9 @@ json::Value StepJson(const fb::Plan& plan, const fb::Program& program, int i) {
     v.Set("op", c->kind() == fb::CollectiveKind::AllGather ? "all_gather"
                                                            : "all_reduce");
     v.Set("sequence", static_cast<int64_t>(c->sequence()));
-    v.Set("reads", json::Value(absl::StrCat(
-                       "%", program.buffers()->Get(c->input())->name()->str())));
+    v.Set("reads",
+          json::Value(absl::StrCat(
+              "%", program.buffers()->Get(c->input())->name()->str())));
   } else {
     const fb::CpuOpStep& op = *step.cpu_op();
     output = op.output();
@@ -52,9 +53,9 @@ json::Value StepJson(const fb::Plan& plan, const fb::Program& program, int i) {
     std::vector<std::string> reads;
     for (size_t k = 0; k < op.operands()->size(); ++k) {
       const fb::OperandRef& o = *op.operands()->Get(k);
-      const std::string prefix =
-          def.operands[k].optional ? absl::StrCat(def.operands[k].name, "=")
-                                   : "";
+      const std::string prefix = def.operands[k].optional
+                                     ? absl::StrCat(def.operands[k].name, "=")
+                                     : "";
       if (o.kind() == fb::OperandKind::Buffer) {
         reads.push_back(prefix + "%" +
                         program.buffers()->Get(o.index())->name()->str());
@@ -99,18 +100,16 @@ json::Value MemoryJson(const fb::Plan& plan, const fb::Program& program) {
   for (const fb::Slot* s : *program.slots()) {
     const int64_t n =
         s->dim() < 0 ? 0 : program.dims()->Get(s->dim())->maximum();
-    const int64_t bytes =
-        RoundUp(s->bytes() + s->bytes_per_unit() * n, 256);
+    const int64_t bytes = RoundUp(s->bytes() + s->bytes_per_unit() * n, 256);
     json::Value row = json::Value::Object();
     row.Set("slot", static_cast<int64_t>(slots.items().size()));
     row.Set("offset", arena);
     row.Set("bytes", bytes);
     row.Set("formula",
-            s->dim() < 0
-                ? json::Value(absl::StrCat(s->bytes()))
-                : json::Value(absl::StrCat(
-                      s->bytes_per_unit(), " * ",
-                      program.dims()->Get(s->dim())->name()->str())));
+            s->dim() < 0 ? json::Value(absl::StrCat(s->bytes()))
+                         : json::Value(absl::StrCat(
+                               s->bytes_per_unit(), " * ",
+                               program.dims()->Get(s->dim())->name()->str())));
     slots.Add(std::move(row));
     arena += bytes;
   }
@@ -166,8 +165,7 @@ std::string Text(const json::Value& v, absl::string_view key) {
 
 json::Value InspectRank(const Plan& plan, const json::Value& manifest) {
   const fb::Plan& p = plan.fb();
-  const fb::Program& program =
-      *plan.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program& program = *plan.FindProgram("cpu", fb::ProgramKind::Step);
   json::Value v = json::Value::Object();
   v.Set("schema_version", 1);
   v.Set("rank", plan.rank());
@@ -249,8 +247,8 @@ std::string InspectText(const json::Value& v) {
       std::vector<std::string> attrs;
       for (const auto& [key, value] : a->members()) {
         attrs.push_back(absl::StrCat(
-            key, "=", value.is_string() ? value.as_string()
-                                        : json::Write(value)));
+            key, "=",
+            value.is_string() ? value.as_string() : json::Write(value)));
       }
       absl::StrAppend(&out, " {", absl::StrJoin(attrs, ", "), "}");
     }

@@ -49,9 +49,12 @@ StorageChoice StorageOf(const fb::Plan& plan) {
 // differ is float against double, and keys and values rounded in the cache.
 double ToleranceOf(const StorageChoice& choice) {
   switch (choice.cache) {
-    case Encoding::kF16: return 3e-2;
-    case Encoding::kBF16: return 8e-2;
-    default: return 2e-4;
+    case Encoding::kF16:
+      return 3e-2;
+    case Encoding::kBF16:
+      return 8e-2;
+    default:
+      return 2e-4;
   }
 }
 
@@ -111,8 +114,7 @@ absl::Status RoundRow(Encoding encoding, absl::Span<float> row) {
 
 WeightProvider ProviderOf(const Checkpoint& checkpoint,
                           const StorageChoice& storage) {
-  return [&checkpoint, storage](
-             const Weight& w) -> absl::StatusOr<RefTensor> {
+  return [&checkpoint, storage](const Weight& w) -> absl::StatusOr<RefTensor> {
     WeightReader reader(checkpoint, w);
     RefTensor out;
     int64_t count = 1;
@@ -121,8 +123,8 @@ WeightProvider ProviderOf(const Checkpoint& checkpoint,
       count *= d.size;
     }
     std::vector<float> values(count);
-    DS_RETURN_IF_ERROR(reader.ReadRows(0, w.type.dims[0].size,
-                                       absl::MakeSpan(values)));
+    DS_RETURN_IF_ERROR(
+        reader.ReadRows(0, w.type.dims[0].size, absl::MakeSpan(values)));
     if (w.type.rank() == 2) {
       const Encoding e =
           GetRole(w.role).quantised ? storage.weights : storage.base;
@@ -187,13 +189,13 @@ absl::Status RunRank(const Plan& plan, Comm* comm,
                       Executor::Prepare(plan, limits, comm, &pool));
   const fb::Program& program = *plan.FindProgram("cpu", fb::ProgramKind::Step);
   if (recorded != nullptr) {
-    executor->SetObserver([&](int step, const float* data, int64_t rows,
-                              int64_t cols) {
-      const std::string name = program.steps()->Get(step)->name()->str();
-      std::vector<Recorded>& list = (*recorded)[name];
-      if (list.empty()) order->push_back(name);
-      list.push_back({rows, cols, {data, data + rows * cols}});
-    });
+    executor->SetObserver(
+        [&](int step, const float* data, int64_t rows, int64_t cols) {
+          const std::string name = program.steps()->Get(step)->name()->str();
+          std::vector<Recorded>& list = (*recorded)[name];
+          if (list.empty()) order->push_back(name);
+          list.push_back({rows, cols, {data, data + rows * cols}});
+        });
   }
   std::vector<int32_t> blocks(executor->blocks_per_seq() *
                               executor->limits().max_batch);
@@ -253,8 +255,7 @@ int LayerOf(const std::string& name) {
 
 }  // namespace
 
-absl::Status VerifyFiles(const std::string& folder,
-                         const Manifest& manifest) {
+absl::Status VerifyFiles(const std::string& folder, const Manifest& manifest) {
   for (const ManifestFile& f : manifest.files) {
     const std::string path = JoinPath(folder, f.name);
     DS_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
@@ -351,8 +352,8 @@ absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
       }
     }
     if (!comparable) continue;
-    v.relative_l2 = total > 0 ? std::sqrt(difference / total)
-                              : std::sqrt(difference);
+    v.relative_l2 =
+        total > 0 ? std::sqrt(difference / total) : std::sqrt(difference);
     v.max_error = largest > 0 ? worst / largest : worst;
     v.within = v.relative_l2 <= out.tolerance;
     out.values.push_back(std::move(v));

@@ -32,13 +32,13 @@ struct ComparedValue {
 };
 
 struct Comparison {
-  double tolerance = 0;  // on relative_l2
+  double tolerance = 0;               // on relative_l2
   std::vector<ComparedValue> values;  // in the plan's order
   const ComparedValue* FirstOutside() const;
 };
 
-// Runs the plan (all ranks as threads) over `ids` as one sequence, a prefill and
-// then single tokens, beside a double-precision interpretation of the
+// Runs the plan (all ranks as threads) over `ids` as one sequence, a prefill
+// and then single tokens, beside a double-precision interpretation of the
 // checkpoint's unoptimised import, and compares every value that both name and
 // that is whole on rank 0. The interpretation reads each weight rounded to the
 // plan's encoding (and checks that no value moves by more than half a step), so

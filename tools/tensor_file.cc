@@ -23,10 +23,10 @@ struct TypeName {
   DType dtype;
 };
 constexpr TypeName kTypes[] = {
-    {"F32", DType::kF32}, {"F16", DType::kF16},   {"BF16", DType::kBF16},
-    {"F64", DType::kF64}, {"I8", DType::kI8},     {"U8", DType::kU8},
-    {"I16", DType::kI16}, {"U16", DType::kU16},   {"I32", DType::kI32},
-    {"U32", DType::kU32}, {"I64", DType::kI64},   {"U64", DType::kU64},
+    {"F32", DType::kF32},  {"F16", DType::kF16}, {"BF16", DType::kBF16},
+    {"F64", DType::kF64},  {"I8", DType::kI8},   {"U8", DType::kU8},
+    {"I16", DType::kI16},  {"U16", DType::kU16}, {"I32", DType::kI32},
+    {"U32", DType::kU32},  {"I64", DType::kI64}, {"U64", DType::kU64},
     {"BOOL", DType::kBool}};
 
 absl::string_view TypeText(DType dtype) {
@@ -105,21 +105,22 @@ absl::StatusOr<TensorFile> TensorFile::Open(const std::string& path) {
                bytes.size() - 8, " behind its length, and at most ",
                limits::kSafetensorsHeaderBytes, " are allowed");
   }
-  DS_ASSIGN_OR_RETURN(
-      const json::Value root,
-      [&]() -> absl::StatusOr<json::Value> {
-        auto value = json::Parse(bytes.substr(8, header));
-        if (!value.ok()) return Annotate(value.status(), path, ": header");
-        if (!value->is_object()) return Bad(path, ": header: no object");
-        return value;
-      }());
+  DS_ASSIGN_OR_RETURN(const json::Value root,
+                      [&]() -> absl::StatusOr<json::Value> {
+                        auto value = json::Parse(bytes.substr(8, header));
+                        if (!value.ok())
+                          return Annotate(value.status(), path, ": header");
+                        if (!value->is_object())
+                          return Bad(path, ": header: no object");
+                        return value;
+                      }());
   for (const auto& [name, value] : root.members()) {
     if (name == "__metadata__") continue;
     FileTensor tensor;
     tensor.name = name;
-    DS_RETURN_IF_ERROR(Annotate(
-        ReadTensor(value, bytes.substr(8 + header), &tensor), path,
-        ": tensor \"", name, "\""));
+    DS_RETURN_IF_ERROR(
+        Annotate(ReadTensor(value, bytes.substr(8 + header), &tensor), path,
+                 ": tensor \"", name, "\""));
     out.tensors_.push_back(std::move(tensor));
   }
   return out;

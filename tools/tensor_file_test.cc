@@ -39,12 +39,12 @@ TEST(TensorFile, ReadsIntegersOfEachWidth) {
   data += std::string("\x01\x00\xff", 3);
   DS_ASSERT_OK_AND_ASSIGN(
       const TensorFile file,
-      OpenBytes(Bytes(
-          R"({"__metadata__":{"a":"b"},)"
-          R"("x":{"dtype":"I64","shape":[1,3],"data_offsets":[0,24]},)"
-          R"("y":{"dtype":"I32","shape":[2],"data_offsets":[24,32]},)"
-          R"("m":{"dtype":"U8","shape":[3],"data_offsets":[32,35]}} )",
-          data)));
+      OpenBytes(
+          Bytes(R"({"__metadata__":{"a":"b"},)"
+                R"("x":{"dtype":"I64","shape":[1,3],"data_offsets":[0,24]},)"
+                R"("y":{"dtype":"I32","shape":[2],"data_offsets":[24,32]},)"
+                R"("m":{"dtype":"U8","shape":[3],"data_offsets":[32,35]}} )",
+                data)));
   ASSERT_EQ(file.tensors().size(), 3u);
   const FileTensor* x = file.Find("x");
   ASSERT_NE(x, nullptr);
@@ -92,8 +92,7 @@ TEST(ReadIntegers, RefusesFloatsAndWideValues) {
   DS_EXPECT_ERROR(ReadIntegers(t), kInvalidArgument, "\"x\" is F32");
   t.dtype = DType::kI64;
   t.data = absl::string_view("\0\0\0\0\1\0\0\0", 8);
-  DS_EXPECT_ERROR(ReadIntegers(t), kInvalidArgument,
-                  "element 0 is 4294967296");
+  DS_EXPECT_ERROR(ReadIntegers(t), kInvalidArgument, "element 0 is 4294967296");
 }
 
 TEST(TensorWriter, WritesWhatTensorFileReads) {

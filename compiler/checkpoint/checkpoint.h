@@ -20,21 +20,29 @@ namespace deepslice {
 // each; block types hold a row as blocks (GGUF).
 enum class Storage : uint8_t {
   kPlain,
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0,
-  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
 };
 
 // A tensor of the checkpoint, unread. Row-major; `shape` is the logical shape
 // (GGUF's reversed dims already put in order: [out, in] for a matrix).
 struct TensorInfo {
-  std::string name;           // published (Hugging Face) name
-  std::string stored_name;    // name in the container, when it differs
-  DType dtype;                // kPlain: element type; blocks: kF32
+  std::string name;         // published (Hugging Face) name
+  std::string stored_name;  // name in the container, when it differs
+  DType dtype;              // kPlain: element type; blocks: kF32
   Storage storage = Storage::kPlain;
   std::vector<int64_t> shape;
-  int file = 0;               // index into Checkpoint::files()
-  uint64_t offset = 0;        // bytes from the file's start
-  uint64_t bytes = 0;         // stored size
+  int file = 0;         // index into Checkpoint::files()
+  uint64_t offset = 0;  // bytes from the file's start
+  uint64_t bytes = 0;   // stored size
   // GGUF's llama converter stores the rows of q and k so that rotary pairs lie
   // side by side; > 0 is the number of heads whose rows ReadRows puts back.
   int rotary_heads = 0;
@@ -92,7 +100,7 @@ class Checkpoint {
 };
 
 struct OpenOptions {
-  bool ignore_index = false;   // read all shards present, not the index
+  bool ignore_index = false;  // read all shards present, not the index
 };
 
 // Recognises `path`: a Hugging Face folder, a .safetensors file (config.json

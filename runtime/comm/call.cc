@@ -24,14 +24,14 @@ std::string CallText(uint64_t word) {
 
 absl::Status CallsDiffer(uint32_t meeting, int rank_a, uint64_t a, int rank_b,
                          uint64_t b) {
-  return absl::AbortedError(absl::StrCat(
-      "ranks disagree at meeting ", meeting, ": rank ", rank_a, " calls ",
-      CallText(a), ", rank ", rank_b, " ", CallText(b),
-      "; their plans or step headers differ"));
+  return absl::AbortedError(
+      absl::StrCat("ranks disagree at meeting ", meeting, ": rank ", rank_a,
+                   " calls ", CallText(a), ", rank ", rank_b, " ", CallText(b),
+                   "; their plans or step headers differ"));
 }
 
-void ScatterColumns(const float* flat, int64_t begin, int64_t end,
-                    int64_t part, int64_t column, int64_t total, float* out) {
+void ScatterColumns(const float* flat, int64_t begin, int64_t end, int64_t part,
+                    int64_t column, int64_t total, float* out) {
   while (begin < end) {
     const int64_t row = begin / part, at = begin % part;
     const int64_t n = std::min(part - at, end - begin);

@@ -29,8 +29,8 @@ inline void AddInto(float* to, const float* from, int64_t count) {
 
 // Puts the flat range [begin, end) of a rows x part matrix into columns
 // [column, column + part) of a matrix of `total` columns.
-void ScatterColumns(const float* flat, int64_t begin, int64_t end,
-                    int64_t part, int64_t column, int64_t total, float* out);
+void ScatterColumns(const float* flat, int64_t begin, int64_t end, int64_t part,
+                    int64_t column, int64_t total, float* out);
 
 }  // namespace deepslice
 

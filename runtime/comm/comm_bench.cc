@@ -24,8 +24,8 @@ std::string Measure(Comm* comm, int64_t floats) {
   std::sort(micros.begin(), micros.end());
   const double median = micros[micros.size() / 2];
   return absl::StrFormat("%9.1f us %7.2f GB/s  (best %.1f, p99 %.1f)", median,
-                         4e-3 * floats * (comm->size() - 1) / median,
-                         micros[0], micros[micros.size() * 99 / 100]);
+                         4e-3 * floats * (comm->size() - 1) / median, micros[0],
+                         micros[micros.size() * 99 / 100]);
 }
 
 void Main() {
@@ -33,9 +33,8 @@ void Main() {
     for (const int64_t floats : {int64_t{1}, int64_t{1024}, int64_t{4096},
                                  int64_t{32768}, int64_t{1} << 20}) {
       const auto results =
-          RunInRanks(CommKind::kShm, world, [floats](Comm* comm) {
-            return Measure(comm, floats);
-          });
+          RunInRanks(CommKind::kShm, world,
+                     [floats](Comm* comm) { return Measure(comm, floats); });
       std::printf("%d ranks %9lld bytes %s\n", world,
                   static_cast<long long>(floats * 4), results[0].c_str());
     }

@@ -30,19 +30,19 @@ std::string KindName(
       std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, CommTest,
-    testing::Combine(testing::Values(CommKind::kLocal, CommKind::kShm),
-                     testing::Values(1, 2, 3, 8)),
-    KindName);
+INSTANTIATE_TEST_SUITE_P(Ranks, CommTest,
+                         testing::Combine(testing::Values(CommKind::kLocal,
+                                                          CommKind::kShm),
+                                          testing::Values(1, 2, 3, 8)),
+                         KindName);
 
 class CommOfSeveral : public CommTest {};  // what needs another rank
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, CommOfSeveral,
-    testing::Combine(testing::Values(CommKind::kLocal, CommKind::kShm),
-                     testing::Values(2, 3, 8)),
-    KindName);
+INSTANTIATE_TEST_SUITE_P(Ranks, CommOfSeveral,
+                         testing::Combine(testing::Values(CommKind::kLocal,
+                                                          CommKind::kShm),
+                                          testing::Values(2, 3, 8)),
+                         KindName);
 
 // A value whose sums depend on their order.
 float ValueOf(int rank, int64_t i) {
@@ -78,9 +78,9 @@ TEST_P(CommTest, SumsOfAnyLengthAreInRankOrderInAllRanks) {
     wanted += Bytes(v);
   }
   for (int r = 0; r < world(); ++r) {
-    EXPECT_TRUE(results[r] == wanted) << "rank " << r << " has "
-                                      << results[r].size() << " bytes: "
-                                      << results[r].substr(0, 100);
+    EXPECT_TRUE(results[r] == wanted)
+        << "rank " << r << " has " << results[r].size()
+        << " bytes: " << results[r].substr(0, 100);
   }
 }
 

@@ -61,7 +61,7 @@ std::vector<std::string> RunProcesses(
 }
 
 std::vector<std::string> RunInRanks(CommKind kind, int world,
-                                  const RankFunction& function) {
+                                    const RankFunction& function) {
   if (kind == CommKind::kLocal) {
     std::vector<std::unique_ptr<Comm>> comms = MakeLocalComms(world);
     std::vector<std::string> results(world);

@@ -17,7 +17,7 @@ enum class CommKind { kLocal, kShm };
 // gives "killed".
 using RankFunction = std::function<std::string(Comm*)>;
 std::vector<std::string> RunInRanks(CommKind kind, int world,
-                                  const RankFunction& function);
+                                    const RankFunction& function);
 
 // The same in processes that do their own ConnectShm. In the order of `bodies`;
 // each starts `stagger` after the one before.

@@ -74,9 +74,8 @@ class Watcher {
         polled_[i].fd = -1;  // poll skips it from now on
         const ShmRank& lost = segment_.rank(ranks_[i]);
         if (lost.left.load() != 0) continue;
-        segment_.Fail(absl::AbortedError(
-            absl::StrCat(segment_.Name(ranks_[i]), " was lost at step ",
-                         lost.step.load())));
+        segment_.Fail(absl::AbortedError(absl::StrCat(
+            segment_.Name(ranks_[i]), " was lost at step ", lost.step.load())));
       }
     }
   }
@@ -166,8 +165,8 @@ class ShmComm final : public Comm {
   }
 
   void Abort(const absl::Status& why) override {
-    segment().Fail(absl::AbortedError(absl::StrCat(
-        segment().Name(rank_), " stopped: ", why.ToString())));
+    segment().Fail(absl::AbortedError(
+        absl::StrCat(segment().Name(rank_), " stopped: ", why.ToString())));
   }
 
  private:
@@ -227,7 +226,7 @@ class ShmComm final : public Comm {
   const int rank_, size_;
   const absl::Duration hang_;
   absl::Duration spin_ = absl::Microseconds(20);
-  uint32_t met_ = 0;  // meetings so far
+  uint32_t met_ = 0;       // meetings so far
   const Watcher watcher_;  // last: it ends first
 };
 
@@ -237,12 +236,15 @@ absl::Status CheckOptions(const ShmOptions& o) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", o.rank, " of ", o.world,
                      ": ranks are 0 to one less than their number, which is "
-                     "1 to ", limits::kWorldSize));
+                     "1 to ",
+                     limits::kWorldSize));
   }
   if (o.plan_set_id.size() > kMaxPlanSetId) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a plan set id of ", o.plan_set_id.size(), " bytes; at "
-                     "most ", kMaxPlanSetId, " are allowed"));
+        absl::StrCat("a plan set id of ", o.plan_set_id.size(),
+                     " bytes; at "
+                     "most ",
+                     kMaxPlanSetId, " are allowed"));
   }
   const size_t wanted = o.rank == 0 ? o.world - 1 : 1;
   if (!o.sockets.empty() && o.sockets.size() != wanted) {
@@ -281,8 +283,8 @@ absl::StatusOr<RankSockets> MakeRankSockets(int world) {
       const int error = errno;
       for (const int fd : out.of_rank0) close(fd);
       for (const int fd : out.of_others) close(fd);
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "a socket for rank ", r, ": ", std::strerror(error)));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a socket for rank ", r, ": ", std::strerror(error)));
     }
     out.of_rank0.push_back(ends[0]);
     out.of_others.push_back(ends[1]);

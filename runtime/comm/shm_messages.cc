@@ -95,8 +95,7 @@ bool SendWelcome(int socket, const absl::Status& status, int memory) {
 
 Received ReceiveHello(int socket, Hello* hello) {
   const Received got =
-      Classify(Receive(socket, hello, sizeof(*hello), nullptr),
-               sizeof(*hello));
+      Classify(Receive(socket, hello, sizeof(*hello), nullptr), sizeof(*hello));
   if (got != Received::kMessage) return got;
   if (std::memcmp(hello->magic, kHelloMagic, sizeof(hello->magic)) != 0) {
     return Received::kJunk;

@@ -29,9 +29,11 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un out = {};
   out.sun_family = AF_UNIX;
   if (path.empty() || path[0] != '/' || path.size() >= sizeof(out.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the ranks' socket \"", absl::CHexEscape(path), "\": an absolute path"
-        " of at most ", sizeof(out.sun_path) - 1, " bytes is allowed"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ranks' socket \"", absl::CHexEscape(path),
+                     "\": an absolute path"
+                     " of at most ",
+                     sizeof(out.sun_path) - 1, " bytes is allowed"));
   }
   std::memcpy(out.sun_path, path.data(), path.size());
   return out;
@@ -61,8 +63,9 @@ absl::Status MakePrivateFolder(const std::string& folder) {
   if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
       (st.st_mode & 0077) != 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        folder, ": not a folder of mode 0700 that this user owns; remove it, "
-                "or set XDG_RUNTIME_DIR"));
+        folder,
+        ": not a folder of mode 0700 that this user owns; remove it, "
+        "or set XDG_RUNTIME_DIR"));
   }
   return absl::OkStatus();
 }
@@ -86,15 +89,17 @@ absl::StatusOr<ScopedFd> Listen(const ShmOptions& options,
     ScopedFd probe = NewSocket();
     if (Connect(probe, address)) {
       SendHello(probe.get(), MakeHello(options));
-      return absl::AbortedError(absl::StrCat(
-          options.address, ": another process is rank 0 of this launch; give "
-          "each process its own rank, or each launch its own id"));
+      return absl::AbortedError(
+          absl::StrCat(options.address,
+                       ": another process is rank 0 of this launch; give "
+                       "each process its own rank, or each launch its own id"));
     }
     unlink(options.address.c_str());
   }
   return absl::UnavailableError(
-      absl::StrCat(options.address, ": taken by another process again and "
-                                    "again; give the launch its own id"));
+      absl::StrCat(options.address,
+                   ": taken by another process again and "
+                   "again; give the launch its own id"));
 }
 
 // Rank 0's view of those who came.
@@ -149,8 +154,8 @@ class Reception {
         if (g.socket.valid()) polled.push_back({g.socket.get(), POLLIN, 0});
       }
       poll(polled.data(), polled.size(),
-           static_cast<int>(absl::ToInt64Milliseconds(std::min(
-               left + absl::Milliseconds(1), absl::Seconds(10)))));
+           static_cast<int>(absl::ToInt64Milliseconds(
+               std::min(left + absl::Milliseconds(1), absl::Seconds(10)))));
       if (listener.valid()) Accept(listener.get());
       DS_RETURN_IF_ERROR(HearWaiting());
       DS_RETURN_IF_ERROR(HearJoined());
@@ -162,7 +167,12 @@ class Reception {
     pollfd p = {listener, POLLIN, 0};
     while (poll(&p, 1, 0) > 0) {
       ScopedFd guest(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-      if (!guest.valid()) return;
+      if (!guest.valid()) {
+        // Out of descriptors, perhaps: the guest stays in the queue, and asking
+        // again at once would only burn the core that others need to finish.
+        absl::SleepFor(absl::Milliseconds(10));
+        return;
+      }
       ucred who;
       socklen_t size = sizeof(who);
       if (getsockopt(guest.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 ||
@@ -188,9 +198,9 @@ class Reception {
         place.pid = hello.pid;
         ++num_joined_;
       } else if (waiting_[i].expected >= 0) {
-        return absl::AbortedError(
-            absl::StrCat("rank ", waiting_[i].expected, " of ",
-                         options_.world, " ended before it joined"));
+        return absl::AbortedError(absl::StrCat("rank ", waiting_[i].expected,
+                                               " of ", options_.world,
+                                               " ended before it joined"));
       }  // else a stranger: forgotten
       waiting_.erase(waiting_.begin() + i);
     }
@@ -217,9 +227,9 @@ class Reception {
         absl::StrCat("rank ", hello.rank, " (pid ", hello.pid, ")");
     const std::string me = absl::StrCat("rank 0 (pid ", getpid(), ")");
     if (hello.protocol != kShmProtocol) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          who, " speaks protocol ", hello.protocol, ", ", me, " ",
-          kShmProtocol, "; run the same build in every rank"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(who, " speaks protocol ", hello.protocol, ", ", me, " ",
+                       kShmProtocol, "; run the same build in every rank"));
     }
     if (hello.world != static_cast<uint32_t>(options_.world)) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -239,9 +249,9 @@ class Reception {
     const uint32_t taken = hello.rank == 0 ? static_cast<uint32_t>(getpid())
                                            : joined_[hello.rank].pid;
     if (hello.rank == 0 || joined_[hello.rank].socket.valid()) {
-      return absl::AbortedError(absl::StrCat(
-          "two processes, pid ", taken, " and pid ", hello.pid, ", are rank ",
-          hello.rank, "; give each its own rank"));
+      return absl::AbortedError(
+          absl::StrCat("two processes, pid ", taken, " and pid ", hello.pid,
+                       ", are rank ", hello.rank, "; give each its own rank"));
     }
     return absl::OkStatus();
   }
@@ -295,10 +305,10 @@ absl::StatusOr<ScopedFd> ReachFirst(const ShmOptions& options,
       return SystemError(options.address, "connecting to rank 0");
     }
     if (absl::Now() > deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "waited ", absl::ToDoubleSeconds(options.init_timeout),
-          " s for rank 0 of ", options.world, " at ", options.address,
-          "; this is rank ", options.rank));
+      return absl::DeadlineExceededError(
+          absl::StrCat("waited ", absl::ToDoubleSeconds(options.init_timeout),
+                       " s for rank 0 of ", options.world, " at ",
+                       options.address, "; this is rank ", options.rank));
     }
     absl::SleepFor(absl::Milliseconds(10));
   }
@@ -353,8 +363,9 @@ absl::StatusOr<Meeting> MeetAsOther(const ShmOptions& options) {
                        absl::FormatDuration(options.init_timeout + kGrace)));
     }
     pollfd p = {socket.get(), POLLIN, 0};
-    poll(&p, 1, static_cast<int>(absl::ToInt64Milliseconds(std::min(
-                    left + absl::Milliseconds(1), absl::Seconds(10)))));
+    poll(&p, 1,
+         static_cast<int>(absl::ToInt64Milliseconds(
+             std::min(left + absl::Milliseconds(1), absl::Seconds(10)))));
   }
 }
 

@@ -92,8 +92,8 @@ absl::StatusOr<ShmSegment> ShmSegment::Map(int fd, int world) {
         "rank 0's shared memory has another size than the ", Bytes(world),
         " bytes of this build; run the same build in every rank"));
   }
-  void* p = mmap(nullptr, Bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                 0);
+  void* p =
+      mmap(nullptr, Bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (p == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "mapping ", Bytes(world), " shared bytes: ", std::strerror(errno)));
@@ -169,9 +169,9 @@ absl::Status ShmSegment::SleepFor(int other, uint32_t n,
       break;
     }
     if (gone) {
-      result = absl::AbortedError(absl::StrCat(
-          Name(other), " left at step ", theirs.step.load(),
-          " while others wait for it"));
+      result = absl::AbortedError(absl::StrCat(Name(other), " left at step ",
+                                               theirs.step.load(),
+                                               " while others wait for it"));
       Fail(result);
       break;
     }

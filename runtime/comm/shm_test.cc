@@ -35,8 +35,7 @@ ShmOptions Options(const std::string& address, int rank, int world,
 Body Join(const ShmOptions& options) {
   return [options] {
     auto comm = ConnectShm(options);
-    return comm.ok() ? (*comm)->Barrier().ToString()
-                     : comm.status().ToString();
+    return comm.ok() ? (*comm)->Barrier().ToString() : comm.status().ToString();
   };
 }
 
@@ -121,10 +120,10 @@ TEST(ShmComm, SlowRankIsWaitedFor) {
 
 TEST(ShmRendezvous, RanksMayStartInAnyOrder) {
   const std::string address = NewTestAddress();
-  const auto results = RunProcesses(
-      {Join(Options(address, 2, 3)), Join(Options(address, 1, 3)),
-       Join(Options(address, 0, 3))},
-      absl::Milliseconds(60));
+  const auto results =
+      RunProcesses({Join(Options(address, 2, 3)), Join(Options(address, 1, 3)),
+                    Join(Options(address, 0, 3))},
+                   absl::Milliseconds(60));
   ExpectAll(results, "OK");
   EXPECT_FALSE(FileExists(address));
 }
@@ -134,8 +133,8 @@ TEST(ShmRendezvous, InheritedSocketsNeedNoAddress) {
   std::vector<Body> bodies;
   for (int r = 0; r < 3; ++r) {
     ShmOptions o = Options("", r, 3);
-    o.sockets = r == 0 ? sockets.of_rank0
-                       : std::vector<int>{sockets.of_others[r - 1]};
+    o.sockets =
+        r == 0 ? sockets.of_rank0 : std::vector<int>{sockets.of_others[r - 1]};
     bodies.push_back(Join(o));
   }
   const auto results = RunProcesses(bodies);
@@ -147,8 +146,10 @@ TEST(ShmRendezvous, InheritedSocketsNeedNoAddress) {
 TEST(ShmRendezvous, StartedChildThatDiesEarlyIsNamed) {
   DS_ASSERT_OK_AND_ASSIGN(const RankSockets sockets, MakeRankSockets(3));
   const auto close_all = [&](int but) {
-    for (const int fd : sockets.of_rank0) if (but != 0) close(fd);
-    for (int r = 1; r < 3; ++r) if (but != r) close(sockets.of_others[r - 1]);
+    for (const int fd : sockets.of_rank0)
+      if (but != 0) close(fd);
+    for (int r = 1; r < 3; ++r)
+      if (but != r) close(sockets.of_others[r - 1]);
   };
   std::vector<Body> bodies;
   for (int r = 0; r < 3; ++r) {
@@ -206,10 +207,10 @@ TEST(ShmRendezvous, AnotherWorldSizeIsRefusedOnBothSides) {
 
 TEST(ShmRendezvous, AnotherPlanSetIsRefusedOnAllSides) {
   const std::string address = NewTestAddress();
-  const auto results = RunProcesses({Join(Options(address, 0, 3)),
-                                     Join(Options(address, 1, 3)),
-                                     Join(Options(address, 2, 3, "other"))},
-                                    absl::Milliseconds(50));
+  const auto results =
+      RunProcesses({Join(Options(address, 0, 3)), Join(Options(address, 1, 3)),
+                    Join(Options(address, 2, 3, "other"))},
+                   absl::Milliseconds(50));
   ExpectAll(results, "FAILED_PRECONDITION: rank 2 (pid ");
   ExpectAll(results, "holds a plan of set other, rank 0");
 }
@@ -217,10 +218,10 @@ TEST(ShmRendezvous, AnotherPlanSetIsRefusedOnAllSides) {
 TEST(ShmRendezvous, TwoProcessesOfOneRankAreBothNamed) {
   for (const int twice : {0, 1}) {
     const std::string address = NewTestAddress();
-    const auto results = RunProcesses({Join(Options(address, twice, 3)),
-                                       Join(Options(address, 1 - twice, 3)),
-                                       Join(Options(address, twice, 3))},
-                                      absl::Milliseconds(50));
+    const auto results = RunProcesses(
+        {Join(Options(address, twice, 3)), Join(Options(address, 1 - twice, 3)),
+         Join(Options(address, twice, 3))},
+        absl::Milliseconds(50));
     ExpectAll(results, "ABORTED: ");
     EXPECT_TRUE(absl::StrContains(results[1],
                                   absl::StrCat("are rank ", twice, "; give")))
@@ -239,7 +240,8 @@ TEST(ShmRendezvous, StrangerThatSendsJunkIsDropped) {
       if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
         const std::string junk(500, 'j');
         return send(fd, junk.data(), junk.size(), MSG_NOSIGNAL) == 500
-                   ? "sent" : "not sent";
+                   ? "sent"
+                   : "not sent";
       }
       absl::SleepFor(absl::Milliseconds(5));
     }
@@ -280,9 +282,8 @@ TEST(ShmRendezvous, RejectsBadOptions) {
                   "an absolute path of at most 107 bytes");
   DS_EXPECT_ERROR(ConnectShm(Options("/" + std::string(107, 'x'), 0, 2)),
                   kInvalidArgument, "at most 107 bytes");
-  DS_EXPECT_ERROR(
-      ConnectShm(Options("/tmp/x", 0, 2, std::string(129, 'x'))),
-      kInvalidArgument, "129 bytes");
+  DS_EXPECT_ERROR(ConnectShm(Options("/tmp/x", 0, 2, std::string(129, 'x'))),
+                  kInvalidArgument, "129 bytes");
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ namespace deepslice {
 class FakeExecutor final : public Executor {
  public:
   struct Options {
-    RunLimits limits = {.max_batch = 3, .max_step_tokens = 7,
-                        .max_seq_len = 40};
+    RunLimits limits = {
+        .max_batch = 3, .max_step_tokens = 7, .max_seq_len = 40};
     int64_t block_tokens = 4;
     int64_t num_blocks = 30;  // 3 sequences of 10 blocks
     int64_t vocab = 131;
@@ -82,8 +82,9 @@ class FakeExecutor final : public Executor {
 
  private:
   int32_t& Cell(const StepBatch& batch, int32_t slot, int32_t position) {
-    const int32_t block = batch.blocks[slot * blocks_per_seq() +
-                                       position / options_.block_tokens];
+    const int32_t block =
+        batch
+            .blocks[slot * blocks_per_seq() + position / options_.block_tokens];
     return cache_[block * options_.block_tokens +
                   position % options_.block_tokens];
   }

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define DS_CHECK(cond)                                                     \
-  do {                                                                     \
-    if (!(cond)) {                                                         \
-      std::fprintf(stderr, "%s:%d: internal error: %s does not hold\n",    \
-                   __FILE__, __LINE__, #cond);                             \
-      std::abort();                                                        \
-    }                                                                      \
+#define DS_CHECK(cond)                                                  \
+  do {                                                                  \
+    if (!(cond)) {                                                      \
+      std::fprintf(stderr, "%s:%d: internal error: %s does not hold\n", \
+                   __FILE__, __LINE__, #cond);                          \
+      std::abort();                                                     \
+    }                                                                   \
   } while (false)
 
 #endif  // DEEPSLICE_SCHEMA_BASE_CHECK_H_

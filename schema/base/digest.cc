@@ -40,8 +40,6 @@ std::string Sha256Hex(absl::string_view data) {
   return sha.Finish();
 }
 
-uint64_t Xxh3(const void* data, size_t size) {
-  return XXH3_64bits(data, size);
-}
+uint64_t Xxh3(const void* data, size_t size) { return XXH3_64bits(data, size); }
 
 }  // namespace deepslice

@@ -34,7 +34,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
 // Replaces or makes `path`. Not atomic; plans are written by plan_folder.h.
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
 
-bool FileExists(const std::string& path);       // any kind but a folder
+bool FileExists(const std::string& path);  // any kind but a folder
 bool DirectoryExists(const std::string& path);
 // Names (not paths) in `path`, sorted bytewise, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);

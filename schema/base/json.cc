@@ -198,8 +198,10 @@ void AppendString(absl::string_view s, std::string* out) {
       ++i;
     } else {
       // One well-formed UTF-8 sequence, or a replacement for one byte.
-      int n = c >= 0xc2 && c < 0xe0 ? 2 : (c & 0xf0) == 0xe0 ? 3
-              : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+      int n = c >= 0xc2 && c < 0xe0   ? 2
+              : (c & 0xf0) == 0xe0    ? 3
+              : c >= 0xf0 && c < 0xf5 ? 4
+                                      : 0;
       bool good = n != 0 && i + n <= s.size();
       uint32_t code = n == 2 ? c & 0x1f : n == 3 ? c & 0x0f : c & 0x07;
       for (int k = 1; good && k < n; ++k) {
@@ -297,13 +299,20 @@ void Append(const Value& v, int indent, int depth, std::string* out) {
 
 absl::string_view KindName(Kind k) {
   switch (k) {
-    case Kind::kNull: return "null";
-    case Kind::kBool: return "a boolean";
-    case Kind::kInt: return "an integer";
-    case Kind::kFloat: return "a number";
-    case Kind::kString: return "a string";
-    case Kind::kArray: return "an array";
-    case Kind::kObject: return "an object";
+    case Kind::kNull:
+      return "null";
+    case Kind::kBool:
+      return "a boolean";
+    case Kind::kInt:
+      return "an integer";
+    case Kind::kFloat:
+      return "a number";
+    case Kind::kString:
+      return "a string";
+    case Kind::kArray:
+      return "an array";
+    case Kind::kObject:
+      return "an object";
   }
   return "?";
 }

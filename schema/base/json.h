@@ -34,8 +34,16 @@ class Value {
       : kind_(Kind::kString), string_(std::move(s)) {}
   Value(absl::string_view s)  // NOLINT
       : kind_(Kind::kString), string_(s) {}
-  static Value Array() { Value v; v.kind_ = Kind::kArray; return v; }
-  static Value Object() { Value v; v.kind_ = Kind::kObject; return v; }
+  static Value Array() {
+    Value v;
+    v.kind_ = Kind::kArray;
+    return v;
+  }
+  static Value Object() {
+    Value v;
+    v.kind_ = Kind::kObject;
+    return v;
+  }
 
   Kind kind() const { return kind_; }
   bool is_null() const { return kind_ == Kind::kNull; }
@@ -63,7 +71,10 @@ class Value {
   Value* Find(absl::string_view key);
   // Appends, or replaces the value of an existing key.
   Value& Set(absl::string_view key, Value v);
-  Value& Add(Value v) { items_.push_back(std::move(v)); return items_.back(); }
+  Value& Add(Value v) {
+    items_.push_back(std::move(v));
+    return items_.back();
+  }
 
  private:
   Kind kind_ = Kind::kNull;

@@ -8,9 +8,9 @@ namespace {
 TEST(Json, KeepsOrderAndKinds) {
   DS_ASSERT_OK_AND_ASSIGN(
       const Value v,
-      Parse(R"({"b":1,"a":[true,null,-2.5,"x"],"big":1000000000000000019884624838656})"));
-  EXPECT_EQ(Write(v),
-            R"({"b":1,"a":[true,null,-2.5,"x"],"big":1e+30})");
+      Parse(
+          R"({"b":1,"a":[true,null,-2.5,"x"],"big":1000000000000000019884624838656})"));
+  EXPECT_EQ(Write(v), R"({"b":1,"a":[true,null,-2.5,"x"],"big":1e+30})");
   EXPECT_EQ(v.Find("b")->as_int(), 1);
   EXPECT_EQ(v.Find("big")->kind(), Kind::kFloat);
   EXPECT_EQ(v.Find("none"), nullptr);
@@ -42,10 +42,9 @@ TEST(Json, DeviationsOnlyWhereAllowed) {
   DS_EXPECT_ERROR(Parse("{\"a\":[1,],}"), kInvalidArgument, "line 1, column");
   EXPECT_TRUE(Parse("{\"a\":[1,],}", {.allow_trailing_commas = true}).ok());
   DS_EXPECT_ERROR(Parse("[Infinity]"), kInvalidArgument, "column 2");
-  DS_ASSERT_OK_AND_ASSIGN(
-      const Value numbers,
-      Parse("[-Infinity, NaN, Infinity, 0E0, 2E1]",
-            {.allow_nan_and_infinity = true}));
+  DS_ASSERT_OK_AND_ASSIGN(const Value numbers,
+                          Parse("[-Infinity, NaN, Infinity, 0E0, 2E1]",
+                                {.allow_nan_and_infinity = true}));
   EXPECT_EQ(numbers.items()[0].as_double(), -HUGE_VAL);
   EXPECT_TRUE(std::isnan(numbers.items()[1].as_double()));
   EXPECT_EQ(numbers.items()[2].as_double(), HUGE_VAL);

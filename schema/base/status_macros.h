@@ -1,4 +1,5 @@
-// Macros and helpers that carry absl::Status; the packaged Abseil predates them.
+// Macros and helpers that carry absl::Status; the packaged Abseil predates
+// them.
 #ifndef DEEPSLICE_SCHEMA_BASE_STATUS_MACROS_H_
 #define DEEPSLICE_SCHEMA_BASE_STATUS_MACROS_H_
 
@@ -21,10 +22,9 @@ absl::Status Annotate(const absl::Status& status, const Context&... context) {
 
 }  // namespace deepslice
 
-#define DS_RETURN_IF_ERROR(expr)                          \
-  do {                                                    \
-    if (absl::Status ds_status = (expr); !ds_status.ok()) \
-      return ds_status;                                   \
+#define DS_RETURN_IF_ERROR(expr)                                            \
+  do {                                                                      \
+    if (absl::Status ds_status = (expr); !ds_status.ok()) return ds_status; \
   } while (false)
 
 #define DS_CONCAT_INNER(a, b) a##b

@@ -24,19 +24,18 @@ inline testing::AssertionResult HasStatus(const absl::Status& s,
   if (s.code() == code && absl::StrContains(s.message(), part)) {
     return testing::AssertionSuccess();
   }
-  return testing::AssertionFailure()
-         << "got " << s.ToString() << "\nwanted "
-         << absl::StatusCodeToString(code) << " with \"" << std::string(part)
-         << "\"";
+  return testing::AssertionFailure() << "got " << s.ToString() << "\nwanted "
+                                     << absl::StatusCodeToString(code)
+                                     << " with \"" << std::string(part) << "\"";
 }
 
 }  // namespace deepslice
 
-#define DS_ASSERT_OK(expr)                                     \
-  do {                                                         \
-    const auto& ds_s = (expr);                                 \
-    ASSERT_TRUE(::deepslice::StatusOf(ds_s).ok())              \
-        << ::deepslice::StatusOf(ds_s).ToString();             \
+#define DS_ASSERT_OK(expr)                         \
+  do {                                             \
+    const auto& ds_s = (expr);                     \
+    ASSERT_TRUE(::deepslice::StatusOf(ds_s).ok())  \
+        << ::deepslice::StatusOf(ds_s).ToString(); \
   } while (false)
 
 #define DS_ASSERT_OK_AND_ASSIGN(lhs, expr) \
@@ -48,7 +47,7 @@ inline testing::AssertionResult HasStatus(const absl::Status& s,
 
 // The status of `expr` has this code (an absl::StatusCode enumerator) and its
 // message holds `part`.
-#define DS_EXPECT_ERROR(expr, code, part)                        \
+#define DS_EXPECT_ERROR(expr, code, part)                         \
   EXPECT_TRUE(::deepslice::HasStatus(::deepslice::StatusOf(expr), \
                                      ::absl::StatusCode::code, part))
 

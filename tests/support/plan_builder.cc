@@ -80,8 +80,11 @@ PlanBuilder::PlanBuilder() {
   }
   for (const auto& [name, dims] :
        std::vector<std::pair<const char*, std::vector<int32_t>>>{
-           {"ids", {0}}, {"positions", {0}}, {"slots", {0}},
-           {"blocks", {2, 3}}, {"rows", {1}}}) {
+           {"ids", {0}},
+           {"positions", {0}},
+           {"slots", {0}},
+           {"blocks", {2, 3}},
+           {"rows", {1}}}) {
     auto buffer = std::make_unique<fb::BufferT>();
     buffer->name = name;
     buffer->dtype = static_cast<uint8_t>(DType::kI32);
@@ -106,8 +109,7 @@ int32_t PlanBuilder::FindBuffer(const std::string& name) const {
   return found->second;
 }
 
-void PlanBuilder::AddWeight(const std::string& name,
-                            std::vector<int64_t> shape,
+void PlanBuilder::AddWeight(const std::string& name, std::vector<int64_t> shape,
                             const std::vector<float>& values,
                             Encoding encoding) {
   auto w = std::make_unique<fb::WeightT>();
@@ -325,9 +327,16 @@ TestPlan TinyLlama::Build() const {
           (heads + 2 * kv_heads) * kHeadDim);
   b.AddOp(OpKind::kQkvAttention, "attended",
           {"qkv_rows", "positions", "slots", "blocks", "freqs"},
-          {{heads}, {kv_heads}, {kHeads / kKvHeads}, {0}, {kHeadDim},
-           {0, 1 / std::sqrt(10.0)}, {0}, {kHeadDim},
-           {static_cast<int64_t>(RopeStyle::kHalf)}, {0, 1.0}},
+          {{heads},
+           {kv_heads},
+           {kHeads / kKvHeads},
+           {0},
+           {kHeadDim},
+           {0, 1 / std::sqrt(10.0)},
+           {0},
+           {kHeadDim},
+           {static_cast<int64_t>(RopeStyle::kHalf)},
+           {0, 1.0}},
           "T", heads * kHeadDim, "cache");
   b.AddOp(OpKind::kLinear, cut_up ? "attn_part" : "attn_sum",
           {"attended", "attn_out", "", cut_up ? "" : "embedded"}, {}, "T",
@@ -343,8 +352,7 @@ TestPlan TinyLlama::Build() const {
           {"mlp_act", "mlp_out", "", cut_up ? "" : "attn_sum"}, {}, "T",
           kHidden);
   if (cut_up) join("mlp_sum", "mlp_part", "attn_sum");
-  b.AddOp(OpKind::kGatherRows, "wanted", {"mlp_sum", "rows"}, {}, "R",
-          kHidden);
+  b.AddOp(OpKind::kGatherRows, "wanted", {"mlp_sum", "rows"}, {}, "R", kHidden);
   b.AddOp(OpKind::kRmsNorm, "final", {"wanted", "final_norm"}, eps, "R",
           kHidden);
   b.AddOp(OpKind::kLinear, cut_up ? "logits_part" : "logits",
@@ -374,9 +382,9 @@ void WritePlanFolder(const std::string& folder,
   manifest.Set("plan_set_id", ranks[0].plan.plan_set_id);
   manifest.Set("world_size", static_cast<int64_t>(ranks.size()));
   manifest.Set("files", std::move(files));
-  DS_CHECK(WriteFile(JoinPath(folder, "manifest.json"),
-                     json::Write(manifest, 2))
-               .ok());
+  DS_CHECK(
+      WriteFile(JoinPath(folder, "manifest.json"), json::Write(manifest, 2))
+          .ok());
 }
 
 }  // namespace deepslice

@@ -71,9 +71,8 @@ class PlanBuilder {
 
 // What the tiny llama consists of; sizes are never symmetric.
 struct TinyLlama {
-  static constexpr int64_t kVocab = 131, kHidden = 20, kHeads = 6,
-                           kKvHeads = 2, kHeadDim = 10, kMlp = 28,
-                           kBlockTokens = 4;
+  static constexpr int64_t kVocab = 131, kHidden = 20, kHeads = 6, kKvHeads = 2,
+                           kHeadDim = 10, kMlp = 28, kBlockTokens = 4;
   Encoding matrices = Encoding::kF32;
   Encoding cache = Encoding::kF32;
   // Rank `rank` of `world`: heads, MLP and vocabulary are cut (world 1 or 2),

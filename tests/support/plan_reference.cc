@@ -61,20 +61,18 @@ PlanReference::PlanReference(const Plan& plan)
 }
 
 std::vector<RefTensor> PlanReference::Execute(const StepBatch& batch) {
-  const fb::Program& program =
-      *plan_.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program& program = *plan_.FindProgram("cpu", fb::ProgramKind::Step);
   const int64_t tokens = batch.ids.size(), rows = batch.rows.size();
   std::map<int32_t, RefTensor> buffers;
   for (const int32_t b : *program.inputs()) {
     const std::string name = program.buffers()->Get(b)->name()->str();
-    buffers[b] =
-        name == "ids"         ? FromInts(batch.ids, {tokens})
-        : name == "positions" ? FromInts(batch.positions, {tokens})
-        : name == "slots"     ? FromInts(batch.slots, {tokens})
-        : name == "rows"
-            ? FromInts(batch.rows, {rows})
-            : FromInts(batch.blocks,
-                       {1, static_cast<int64_t>(batch.blocks.size())});
+    buffers[b] = name == "ids"         ? FromInts(batch.ids, {tokens})
+                 : name == "positions" ? FromInts(batch.positions, {tokens})
+                 : name == "slots"     ? FromInts(batch.slots, {tokens})
+                 : name == "rows"
+                     ? FromInts(batch.rows, {rows})
+                     : FromInts(batch.blocks,
+                                {1, static_cast<int64_t>(batch.blocks.size())});
   }
   std::vector<RefTensor> results;
   for (const fb::Step* step : *program.steps()) {

@@ -83,15 +83,13 @@ absl::Status CheckFits(const RunSizes& sizes, int64_t scratch_bytes) {
       "; lower --max-batch, --max-seq-len or --max-step-tokens"));
 }
 
-absl::Status CpuExecutor::Allocate(const Plan& plan,
-                                   const fb::Program& program,
+absl::Status CpuExecutor::Allocate(const Plan& plan, const fb::Program& program,
                                    ThreadPool* pool) {
   DS_RETURN_IF_ERROR(CheckFits(sizes_, 0));
   DS_ASSIGN_OR_RETURN(arena_, Mapping::Make(sizes_.arena_bytes, "arena"));
   DS_ASSIGN_OR_RETURN(cache_, Mapping::Make(sizes_.cache_bytes, "cache"));
-  DS_ASSIGN_OR_RETURN(
-      list_, ResolveSteps(plan, program, sizes_, arena_.data(), cache_.data(),
-                          pool->num_threads()));
+  DS_ASSIGN_OR_RETURN(list_, ResolveSteps(plan, program, sizes_, arena_.data(),
+                                          cache_.data(), pool->num_threads()));
   DS_RETURN_IF_ERROR(CheckFits(sizes_, list_.scratch_bytes));
   DS_ASSIGN_OR_RETURN(scratch_, Mapping::Make(list_.scratch_bytes, "scratch"));
   for (ResolvedStep& step : list_.steps) {
@@ -155,10 +153,10 @@ absl::Status CheckPlace(const Plan& plan, const Comm* comm) {
   if (world == plan.world_size() && rank == plan.rank()) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the plan is of rank ", plan.rank(), " of ", plan.world_size(),
-      ", the launch of rank ", rank, " of ", world,
-      "; start as many ranks as the plan has"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the plan is of rank ", plan.rank(), " of ",
+                   plan.world_size(), ", the launch of rank ", rank, " of ",
+                   world, "; start as many ranks as the plan has"));
 }
 
 absl::StatusOr<const fb::Program*> FindStepProgram(const Plan& plan) {

@@ -55,11 +55,13 @@ TEST(ExecutorAllocations, NoneInPrefillDecodeAndMixture) {
     std::vector<int32_t> ids, positions, slots, rows;
   };
   const std::vector<Arrays> steps = {
-      {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 1, 2, 3, 4, 5, 6, 7, 8},
-       {1, 1, 1, 1, 1, 1, 1, 1, 1}, {8}},                          // prefill
-      {{10}, {9}, {1}, {0}},                                       // decode
-      {{11, 1, 2, 3}, {10, 0, 1, 2}, {1, 0, 0, 0}, {0, 3}},        // mixture
-      {{4, 12}, {3, 11}, {0, 1}, {}},                              // no rows
+      {{1, 2, 3, 4, 5, 6, 7, 8, 9},
+       {0, 1, 2, 3, 4, 5, 6, 7, 8},
+       {1, 1, 1, 1, 1, 1, 1, 1, 1},
+       {8}},                                                 // prefill
+      {{10}, {9}, {1}, {0}},                                 // decode
+      {{11, 1, 2, 3}, {10, 0, 1, 2}, {1, 0, 0, 0}, {0, 3}},  // mixture
+      {{4, 12}, {3, 11}, {0, 1}, {}},                        // no rows
   };
   const int64_t before_vector = allocations.load();
   { const std::vector<int> v(10); }

@@ -104,19 +104,19 @@ TEST_P(ExecutorEncodings, EveryStepEqualsTheReference) {
     const OwnedBatch batch(*p.executor, Story()[s]);
     const std::vector<RefTensor> wanted = reference.Execute(batch.view());
     int seen = 0;
-    p.executor->SetObserver([&](int step, const float* data, int64_t rows,
-                                int64_t cols) {
-      ASSERT_EQ(step, seen++);
-      const RefTensor& w = wanted[step];
-      ASSERT_EQ(rows, w.rows());
-      ASSERT_EQ(cols, w.cols());
-      double most = 0;
-      for (const double v : w.data) most = std::max(most, std::abs(v));
-      for (int64_t i = 0; i < rows * cols; ++i) {
-        ASSERT_NEAR(data[i], w.data[i], tolerance * most)
-            << "story " << s << ", step " << step << ", element " << i;
-      }
-    });
+    p.executor->SetObserver(
+        [&](int step, const float* data, int64_t rows, int64_t cols) {
+          ASSERT_EQ(step, seen++);
+          const RefTensor& w = wanted[step];
+          ASSERT_EQ(rows, w.rows());
+          ASSERT_EQ(cols, w.cols());
+          double most = 0;
+          for (const double v : w.data) most = std::max(most, std::abs(v));
+          for (int64_t i = 0; i < rows * cols; ++i) {
+            ASSERT_NEAR(data[i], w.data[i], tolerance * most)
+                << "story " << s << ", step " << step << ", element " << i;
+          }
+        });
     DS_ASSERT_OK(p.executor->Execute(batch.view()));
     EXPECT_EQ(seen, static_cast<int>(wanted.size()));
     double most = 0;
@@ -134,8 +134,8 @@ std::vector<float> LastLogits(Executor* e, const std::vector<Piece>& pieces) {
   const OwnedBatch batch(*e, pieces);
   const absl::Status s = e->Execute(batch.view());
   EXPECT_TRUE(s.ok()) << s;
-  return std::vector<float>(
-      e->logits(), e->logits() + batch.rows.size() * e->vocab_size());
+  return std::vector<float>(e->logits(),
+                            e->logits() + batch.rows.size() * e->vocab_size());
 }
 
 void ExpectNear(const std::vector<float>& a, const std::vector<float>& b,
@@ -152,11 +152,10 @@ TEST(Executor, PrefillInChunksEqualsPrefillAtOnce) {
   Prepared whole = Prepare(plan), chunked = Prepare(plan);
   const auto wanted = LastLogits(whole.executor.get(), {{1, 0, ids}});
   std::vector<float> got;
-  for (const auto& [begin, end] : std::vector<std::pair<int, int>>{
-           {0, 1}, {1, 4}, {4, 10}, {10, 11}}) {
-    got = LastLogits(
-        chunked.executor.get(),
-        {{1, begin, {ids.begin() + begin, ids.begin() + end}}});
+  for (const auto& [begin, end] :
+       std::vector<std::pair<int, int>>{{0, 1}, {1, 4}, {4, 10}, {10, 11}}) {
+    got = LastLogits(chunked.executor.get(),
+                     {{1, begin, {ids.begin() + begin, ids.begin() + end}}});
   }
   ExpectNear(got, wanted, 1e-4f);
 }
@@ -210,8 +209,8 @@ TEST(Executor, LimitsLowerThePlansCeilings) {
   EXPECT_EQ(full.executor->limits().max_step_tokens, 16);
   EXPECT_EQ(full.executor->limits().max_seq_len, 20);  // 5 blocks of 4
   EXPECT_EQ(full.executor->num_blocks(), 15);
-  Prepared low = Prepare(plan, {.max_batch = 2, .max_step_tokens = 5,
-                                .max_seq_len = 10});
+  Prepared low =
+      Prepare(plan, {.max_batch = 2, .max_step_tokens = 5, .max_seq_len = 10});
   EXPECT_EQ(low.executor->blocks_per_seq(), 3);
   EXPECT_EQ(low.executor->num_blocks(), 6);
   EXPECT_EQ(low.executor->memory().cache, 4096);  // 6 x 640 bytes
@@ -272,8 +271,8 @@ TEST(Executor, RefusesPlansForOtherDevicesAndSyntheticWeights) {
   synthetic.plan.weights[2]->origin = fb::WeightOrigin::Synthetic;
   const auto made = synthetic.Load();
   DS_ASSERT_OK(made);
-  DS_EXPECT_ERROR(Executor::Prepare(*made, {}, nullptr, &pool),
-                  kUnimplemented, "weight qkv is made from a seed");
+  DS_EXPECT_ERROR(Executor::Prepare(*made, {}, nullptr, &pool), kUnimplemented,
+                  "weight qkv is made from a seed");
 }
 
 TEST(Executor, RefusesMoreMemoryThanTheMachineHas) {

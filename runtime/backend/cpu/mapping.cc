@@ -15,8 +15,8 @@ absl::StatusOr<Mapping> Mapping::Make(int64_t bytes, absl::string_view what) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        what, ": ", bytes, " bytes: ", std::strerror(errno)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, ": ", bytes, " bytes: ", std::strerror(errno)));
   }
   out.data_ = static_cast<char*>(p);
   out.bytes_ = bytes;

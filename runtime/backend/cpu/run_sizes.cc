@@ -35,10 +35,11 @@ absl::Status ResolveBlocks(const fb::Plan& plan, RunSizes* out) {
   for (uint32_t i = 0; i < plan.states()->size(); ++i) {
     const fb::State& s = *plan.states()->Get(i);
     if (s.kind() != fb::StateKind::Full && s.kind() != fb::StateKind::Window) {
-      return absl::UnimplementedError(absl::StrCat(
-          "state ", absl::CHexEscape(s.name()->c_str()), ": kind ",
-          static_cast<int>(s.kind()), "; the CPU back end keeps full and "
-          "window caches"));
+      return absl::UnimplementedError(
+          absl::StrCat("state ", absl::CHexEscape(s.name()->c_str()), ": kind ",
+                       static_cast<int>(s.kind()),
+                       "; the CPU back end keeps full and "
+                       "window caches"));
     }
     if (i > 0 && s.block_tokens() != out->block_tokens) {
       return absl::UnimplementedError(absl::StrCat(
@@ -103,8 +104,9 @@ absl::Status ResolveDims(const fb::Plan& plan, const fb::Program& program,
 
 absl::Status TooLarge(const char* what) {
   return absl::ResourceExhaustedError(absl::StrCat(
-      what, ": more than 2^62 bytes; lower --max-batch, --max-seq-len or "
-            "--max-step-tokens"));
+      what,
+      ": more than 2^62 bytes; lower --max-batch, --max-seq-len or "
+      "--max-step-tokens"));
 }
 
 // *total grows by `bytes`, and starts at a multiple of `alignment` again.

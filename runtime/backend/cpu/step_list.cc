@@ -35,18 +35,17 @@ class Resolver {
     }
     out_.attrs.reserve(num_attrs);  // so that pointers stay
     for (const fb::Step* step : *program_.steps()) {
-      DS_RETURN_IF_ERROR(
-          Annotate(Add(*step), "step ",
-                   absl::CHexEscape(step->name()->c_str())));
+      DS_RETURN_IF_ERROR(Annotate(Add(*step), "step ",
+                                  absl::CHexEscape(step->name()->c_str())));
     }
     const int logits = program_.outputs()->Get(0);
     const fb::Buffer& b = *program_.buffers()->Get(logits);
     if (b.extents()->Get(0)->dim() != sizes_.rows_dim ||
         b.extents()->Get(1)->size() != plan_.fb().vocab_size()) {
-      return absl::UnimplementedError(absl::StrCat(
-          "output ", absl::CHexEscape(b.name()->c_str()), ": ",
-          b.extents()->Get(1)->size(), " columns; logits, f32[R, ",
-          plan_.fb().vocab_size(), "], are wanted"));
+      return absl::UnimplementedError(
+          absl::StrCat("output ", absl::CHexEscape(b.name()->c_str()), ": ",
+                       b.extents()->Get(1)->size(), " columns; logits, f32[R, ",
+                       plan_.fb().vocab_size(), "], are wanted"));
     }
     out_.logits = Address(b);
     return std::move(out_);
@@ -172,9 +171,9 @@ class Resolver {
                        "; the CPU back end has all_reduce and all_gather"));
     }
     if (size != 1 && size != plan_.world_size()) {
-      return absl::UnimplementedError(absl::StrCat(
-          "a collective over ", size, " of ", plan_.world_size(),
-          " ranks; the CPU back end has groups of all ranks"));
+      return absl::UnimplementedError(
+          absl::StrCat("a collective over ", size, " of ", plan_.world_size(),
+                       " ranks; the CPU back end has groups of all ranks"));
     }
     if (size == 1) {
       step->kind = ResolvedStep::kCopy;
