@@ -1,14 +1,18 @@
 // dsrun: runs the plans that dscompile makes.
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/launch.h"
 #include "runtime/manifest.h"
@@ -26,8 +30,16 @@ namespace deepslice {
 namespace {
 
 volatile sig_atomic_t interrupted = 0;
+// A byte per SIGINT, so that a wait can watch for one beside its input: a
+// signal just before the wait, or taken by another thread, is not lost.
+int interrupt_pipe[2] = {-1, -1};
 
-void SetInterrupted(int) { interrupted = 1; }
+void SetInterrupted(int) {
+  const int error = errno;
+  interrupted = 1;
+  // Full: enough bytes are there already.
+  if (write(interrupt_pipe[1], "", 1) < 0) errno = error;
+}
 
 // Ends the process at once, as the other ranks and the supervisor expect, but
 // leaves no half-written file.
@@ -182,10 +194,22 @@ int Main(int argc, char** argv) {
 bool TakeInterrupt() {
   const bool was = interrupted != 0;
   interrupted = 0;
+  char bytes[64];
+  while (read(interrupt_pipe[0], bytes, sizeof(bytes)) > 0) {
+  }
   return was;
 }
 
-void HandleInterrupts() { Handle(SIGINT, SetInterrupted); }
+absl::Status HandleInterrupts() {
+  if (pipe2(interrupt_pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return absl::InternalError(
+        absl::StrCat("no pipe for signals: ", std::strerror(errno)));
+  }
+  Handle(SIGINT, SetInterrupted);
+  return absl::OkStatus();
+}
+
+int InterruptFd() { return interrupt_pipe[0]; }
 
 }  // namespace deepslice
 

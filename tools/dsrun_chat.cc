@@ -1,9 +1,9 @@
 // --chat: one turn, or a conversation in the terminal.
 #include <errno.h>
-#include <stdio.h>
+#include <poll.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,24 +26,40 @@ std::string TokenText(const Tokenizer& tokenizer, int32_t id) {
   return id < 0 ? "" : tokenizer.IdToToken(id);
 }
 
-// A line from stdin without its end; kEnd at its end, kInterrupted by SIGINT.
 enum class LineResult { kLine, kEnd, kInterrupted };
-LineResult ReadLine(std::string* line) {
-  char* buffer = nullptr;
-  size_t capacity = 0;
-  errno = 0;
-  const ssize_t n = getline(&buffer, &capacity, stdin);
-  const int error = errno;
-  if (n >= 0) line->assign(buffer, n);
-  std::free(buffer);
-  if (n < 0) {
-    return error == EINTR ? LineResult::kInterrupted : LineResult::kEnd;
+
+// Lines of stdin, waited for together with SIGINT.
+class LineReader {
+ public:
+  // A line without its end; kEnd at the end of stdin, kInterrupted by SIGINT.
+  LineResult Read(std::string* line) {
+    while (true) {
+      const size_t end = pending_.find('\n');
+      if (end != std::string::npos || (at_end_ && !pending_.empty())) {
+        *line = pending_.substr(0, end);
+        pending_.erase(0, end == std::string::npos ? end : end + 1);
+        if (!line->empty() && line->back() == '\r') line->pop_back();
+        return LineResult::kLine;
+      }
+      if (at_end_) return LineResult::kEnd;
+      pollfd polled[] = {{STDIN_FILENO, POLLIN, 0}, {InterruptFd(), POLLIN, 0}};
+      if (poll(polled, 2, -1) < 0 && errno != EINTR) return LineResult::kEnd;
+      if (TakeInterrupt()) return LineResult::kInterrupted;
+      if (polled[0].revents == 0) continue;
+      char bytes[4096];
+      const ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
+      if (n > 0) {
+        pending_.append(bytes, n);
+      } else if (n == 0 || errno != EINTR) {
+        at_end_ = true;
+      }
+    }
   }
-  while (!line->empty() && (line->back() == '\n' || line->back() == '\r')) {
-    line->pop_back();
-  }
-  return LineResult::kLine;
-}
+
+ private:
+  std::string pending_;
+  bool at_end_ = false;
+};
 
 double PerSecond(size_t tokens, absl::Duration time) {
   const double seconds = absl::ToDoubleSeconds(time);
@@ -132,11 +148,12 @@ absl::Status ChatWork::Converse(Session& session) {
                   "/reset forgets the conversation, Ctrl-C stops an answer, "
                   "Ctrl-D or /exit ends\n");
   }
-  HandleInterrupts();
+  DS_RETURN_IF_ERROR(HandleInterrupts());
+  LineReader reader;
   while (true) {
     if (terminal) absl::FPrintF(stderr, "> ");
     std::string line;
-    const LineResult result = ReadLine(&line);
+    const LineResult result = reader.Read(&line);
     if (result != LineResult::kLine) {
       if (terminal) absl::FPrintF(stderr, "\n");
       return result == LineResult::kEnd ? absl::OkStatus()

@@ -36,8 +36,10 @@ absl::Status Tokenize(const DsrunOptions& options);
 // Set by SIGINT while a conversation handles it.
 bool TakeInterrupt();
 // From now on SIGINT sets a flag for TakeInterrupt instead of ending the
-// process.
-void HandleInterrupts();
+// process. Call once.
+absl::Status HandleInterrupts();
+// Readable while TakeInterrupt would say yes; after HandleInterrupts.
+int InterruptFd();
 
 }  // namespace deepslice
 
