@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "schema/base/file.h"
@@ -38,6 +40,23 @@ void RemoveFolder(const std::string& path) {
     }
   }
   rmdir(path.c_str());
+}
+
+// Temporary folders for `base` in `parent` whose maker was killed: nobody holds
+// their lock. Process numbers would not tell, as containers share folders.
+void RemoveStale(const std::string& parent, absl::string_view base) {
+  const std::string prefix = absl::StrCat(".", base.substr(0, 64), ".tmp-");
+  const auto names = ListDirectory(parent);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!absl::StartsWith(name, prefix)) continue;
+    const std::string path = JoinPath(parent, name);
+    const int fd =
+        open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) RemoveFolder(path);
+    close(fd);
+  }
 }
 
 absl::Status SyncFolder(const std::string& path) {
@@ -157,7 +176,8 @@ absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
       }
     }
   }
-  // A killed process may have left such a name, and in a container every
+  RemoveStale(folder->parent_, base);
+  // Another process may hold such a name, and in a container every
   // process has the same number. Cut, so that it is none too long.
   const std::string stem =
       absl::StrFormat("%s/.%s.tmp-%d", folder->parent_, base.substr(0, 64),
@@ -174,6 +194,7 @@ PlanFolder::~PlanFolder() {
     if (!f->path_.empty()) unlink(f->path_.c_str());
   }
   if (made_temporary_) RemoveFolder(temporary_);
+  if (lock_ >= 0) close(lock_);
 }
 
 absl::StatusOr<FolderFile*> PlanFolder::Add(const std::string& name,
@@ -224,6 +245,8 @@ absl::Status PlanFolder::Commit() {
         absl::StrCat(temporary_, ": ", ErrnoText(errno)));
   }
   made_temporary_ = true;
+  lock_ = open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ >= 0) flock(lock_, LOCK_EX | LOCK_NB);
   for (const auto& f : files_) {
     const std::string to = JoinPath(temporary_, f->name_);
     int result;

@@ -55,6 +55,7 @@ class PlanFolder {
   std::string path_, parent_, temporary_;
   bool replace_ = false;
   bool made_temporary_ = false;
+  int lock_ = -1;  // of the temporary folder, held while this process lives
   std::vector<std::unique_ptr<FolderFile>> files_;
 };
 

@@ -70,6 +70,25 @@ def main():
                         'exit status')
             shutil.rmtree(out_dir)
 
+        # What a kill in between left goes with the next run; another plan's
+        # temporary folder, and one in use, stay.
+        import fcntl
+        stale = os.path.join(tmp, '.next.tmp-1')
+        used = os.path.join(tmp, '.next.tmp-2')
+        other = os.path.join(tmp, '.other.tmp-1')
+        for folder in (stale, used, other):
+            os.mkdir(folder)
+            with open(os.path.join(folder, 'rank_0000.plan'), 'w',
+                      encoding='utf-8') as f:
+                f.write('part')
+        fd = os.open(used, os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        r = run(dscompile, SOURCE, '-o', os.path.join(tmp, 'next'))
+        c.check(r.returncode == 0, 'compile beside leftovers', r.stderr)
+        c.check([os.path.exists(p) for p in (stale, used, other)] ==
+                [False, True, True], 'leftovers', os.listdir(tmp))
+        os.close(fd)
+
         full = os.path.join(tmp, 'full')
         os.mkdir(full)
         mounted = subprocess.run(
