@@ -12,7 +12,7 @@ namespace {
 
 void CopyText(absl::string_view from, char* to, size_t to_bytes) {
   const size_t n = std::min(from.size(), to_bytes - 1);
-  std::memcpy(to, from.data(), n);
+  if (n > 0) std::memcpy(to, from.data(), n);  // an empty view may be null
   std::memset(to + n, 0, to_bytes - n);
 }
 
