@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes a C++ file that holds the given files as a table of name and text.
 
-    embed_files.py OUT.cc SYMBOL HEADER FILE...
+    embed_files.py OUT.cc SYMBOL HEADER FILE... [--struct=NAME]
 
-The table is `const EmbeddedFile deepslice::SYMBOL[]`, sorted by name, and
-`const int deepslice::SYMBOLCount`; HEADER declares both.
+The table is `const EmbeddedFile deepslice::SYMBOL[]` (or of the struct NAME),
+sorted by name, and `const int deepslice::SYMBOLCount`; HEADER declares both.
 """
 
 import os
@@ -26,7 +26,11 @@ def literal(text):
 
 
 def main():
-    out, symbol, header, *files = sys.argv[1:]
+    struct = "EmbeddedFile"
+    args = sys.argv[1:]
+    if args[-1].startswith("--struct="):
+        struct = args.pop().removeprefix("--struct=")
+    out, symbol, header, *files = args
     rows = []
     for path in sorted(files, key=os.path.basename):
         with open(path, encoding="utf-8", newline="") as f:
@@ -36,7 +40,7 @@ def main():
         f.write("// Made by tools/embed_files.py.\n"
                 f'#include "{header}"\n\n'
                 "namespace deepslice {\n\n"
-                f"const EmbeddedFile {symbol}[] = {{\n{''.join(rows)}}};\n"
+                f"const {struct} {symbol}[] = {{\n{''.join(rows)}}};\n"
                 f"const int {symbol}Count = {len(rows)};\n\n"
                 "}  // namespace deepslice\n")
 
