@@ -17,6 +17,42 @@ inline constexpr uint64_t kSegment = 4096;
 // Slots of the arena start at multiples of this.
 inline constexpr int64_t kSlotAlignment = 256;
 
+// ---- what a GPU step program reads besides weights and caches ----------------
+
+// Lies in device memory; the first parameter of every launched kernel, which
+// must not touch rows at or above its count. Kernels declare it themselves
+// (kernels/cuda/base.cuh), with this layout.
+struct StepInfo {
+  int32_t tokens;          // of this step, at most the dim T
+  int32_t rows;            // whose logits are wanted, at most R
+  int32_t tiles;           // of input "tiles", at most Q
+  int32_t blocks_per_seq;  // row stride of the block table in this run
+  int32_t sampled_rows;    // rows that the sampler serves: 0 or `rows`
+  int32_t reserved[11];
+};
+static_assert(sizeof(StepInfo) == 64);
+
+// Inputs of a GPU program by name, all int32 but the last:
+//   ids [T]: a token, or ~r for the one that row r of the step before sampled
+//   positions [T], slots [T], rows [R]: as in StepBatch
+//   blocks [S, B]: the block table, row stride StepInfo::blocks_per_seq
+//   tiles [Q, 4]: first token, tokens (at most tile_tokens), slot, position of
+//     the first token; together they cover all tokens in order
+//   sampled [R]: the ids that the last step drew; kept from step to step,
+//     written by the step program itself
+//   samplers [R, 8]: a SamplerRecord for each row
+struct SamplerRecord {
+  float temperature;  // 0: greedy
+  int32_t top_k;      // 0: off
+  float top_p;        // 1: off
+  int32_t reserved;
+  uint64_t seed;
+  uint64_t position;  // of the token to be drawn
+};
+static_assert(sizeof(SamplerRecord) == 32);
+// The id that stands for "no id: the row's logits hold NaN or infinity".
+inline constexpr int32_t kNoSampledId = -1;
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_SCHEMA_PLAN_FORMAT_H_
