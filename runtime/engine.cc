@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,9 +52,7 @@ class EngineImpl final : public Engine {
       : executor_(executor),
         comm_(comm != nullptr && comm->size() > 1 ? comm : nullptr),
         limits_(ScheduleLimits::Of(*executor)),
-        channel_(*executor, comm_) {
-    scratch_.reserve(executor->vocab_size());
-  }
+        channel_(*executor, comm_) {}
 
   ~EngineImpl() override {
     // A broken comm has told the followers already.
@@ -77,7 +76,6 @@ class EngineImpl final : public Engine {
   const ScheduleLimits limits_;
   StepChannel channel_;
   absl::Status failed_;  // of the first step that failed on this rank
-  std::vector<int32_t> scratch_;
 };
 
 absl::Status EngineImpl::CheckFits(int64_t tokens) const {
@@ -122,55 +120,143 @@ absl::Status EngineImpl::RunStep(const StepBatch& batch) {
   return failed_;
 }
 
+// The steps of one Generate call: at most two are under way, the second built
+// before the first one's ids are known, where the executor keeps them.
+class Generation {
+ public:
+  using RunStep = std::function<absl::Status(const StepBatch&)>;
+  Generation(const ScheduleLimits& limits, Executor* executor,
+             const std::vector<Request>* requests)
+      : executor_(*executor),
+        requests_(*requests),
+        // Every decoding sequence is in every step: ~r names a row of the step
+        // just before.
+        ahead_(executor->keeps_sampled() &&
+               limits.max_step_tokens >= limits.max_batch),
+        scheduler_(limits, Scheduler::Mode::kGenerate),
+        completions_(requests_.size()),
+        drawn_(requests_.size(), 0),
+        done_(requests_.size(), false) {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const Request& r = requests_[i];
+      completions_[i].ids.reserve(r.max_new_tokens);
+      scheduler_.Add(r.prompt,
+                     static_cast<int64_t>(r.prompt.size()) + r.max_new_tokens);
+    }
+    samplers_.reserve(limits.max_step_tokens);
+    for (Flight& f : flights_) f.rows.reserve(limits.max_step_tokens);
+  }
+
+  absl::StatusOr<std::vector<Completion>> Run(const RunStep& run_step);
+
+ private:
+  struct Flight {
+    std::vector<Scheduler::Row> rows;
+    int64_t step = 0;
+  };
+
+  // Starts the next step, if any token is left to run.
+  absl::Status Launch(const RunStep& run_step);
+  // Takes the ids of the oldest step under way.
+  absl::Status Land();
+  void Take(const Scheduler::Row& row, int32_t id);
+
+  Executor& executor_;
+  const std::vector<Request>& requests_;
+  const bool ahead_;
+  Scheduler scheduler_;
+  std::vector<Completion> completions_;
+  std::vector<int64_t> drawn_;  // ids asked for, those under way included
+  std::vector<bool> done_;
+  std::vector<SamplerRecord> samplers_;
+  Flight flights_[2];
+  int64_t launched_ = 0, landed_ = 0;
+};
+
+absl::Status Generation::Launch(const RunStep& run_step) {
+  StepBatch batch;
+  if (!scheduler_.Next(&batch)) return absl::OkStatus();
+  Flight& flight = flights_[launched_ % 2];
+  flight.rows.assign(scheduler_.rows().begin(), scheduler_.rows().end());
+  flight.step = launched_++;
+  samplers_.clear();
+  for (const Scheduler::Row& row : flight.rows) {
+    samplers_.push_back(
+        RecordOf(requests_[row.sequence].sampling, row.position + 1));
+  }
+  batch.samplers = samplers_;
+  DS_RETURN_IF_ERROR(run_step(batch));
+  for (size_t r = 0; r < flight.rows.size(); ++r) {
+    const int sequence = flight.rows[r].sequence;
+    if (++drawn_[sequence] < requests_[sequence].max_new_tokens && ahead_) {
+      scheduler_.Append(sequence, ~static_cast<int32_t>(r));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Generation::Take(const Scheduler::Row& row, int32_t id) {
+  const Request& r = requests_[row.sequence];
+  Completion& done = completions_[row.sequence];
+  const bool stop = std::find(r.stop_ids.begin(), r.stop_ids.end(), id) !=
+                    r.stop_ids.end();
+  if (!stop) done.ids.push_back(id);
+  const bool go_on = !r.on_token || r.on_token(id);
+  if (stop) {
+    done.finish = FinishReason::kStop;
+  } else if (!go_on) {
+    done.finish = FinishReason::kCancelled;
+  } else if (static_cast<int64_t>(done.ids.size()) == r.max_new_tokens) {
+    done.finish = FinishReason::kLength;
+  } else {
+    if (!ahead_) scheduler_.Append(row.sequence, id);
+    return;
+  }
+  done_[row.sequence] = true;
+  scheduler_.Finish(row.sequence);
+}
+
+absl::Status Generation::Land() {
+  const Flight& flight = flights_[landed_++ % 2];
+  if (flight.rows.empty()) return absl::OkStatus();
+  DS_ASSIGN_OR_RETURN(const absl::Span<const int32_t> ids,
+                      executor_.Sampled());
+  for (size_t r = 0; r < flight.rows.size(); ++r) {
+    const Scheduler::Row& row = flight.rows[r];
+    // It stopped while this step was under way.
+    if (done_[row.sequence]) continue;
+    if (ids[r] == kNoSampledId) {
+      return absl::InternalError(absl::StrCat(
+          "request ", row.sequence, ": step ", flight.step, ", position ",
+          row.position,
+          ": the logits hold NaN or infinity; the model overflows in this "
+          "dtype, try another"));
+    }
+    Take(row, ids[r]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Completion>> Generation::Run(
+    const RunStep& run_step) {
+  while (true) {
+    if (launched_ == landed_) DS_RETURN_IF_ERROR(Launch(run_step));
+    if (launched_ == landed_) return std::move(completions_);
+    if (ahead_) DS_RETURN_IF_ERROR(Launch(run_step));
+    DS_RETURN_IF_ERROR(Land());
+  }
+}
+
 absl::StatusOr<std::vector<Completion>> EngineImpl::Generate(
     std::vector<Request> requests) {
-  Scheduler scheduler(limits_, Scheduler::Mode::kGenerate);
-  std::vector<Completion> completions(requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
-    const Request& r = requests[i];
-    if (const absl::Status status = CheckRequest(r); !status.ok()) {
+    if (const absl::Status status = CheckRequest(requests[i]); !status.ok()) {
       // One request needs no number.
       return requests.size() == 1 ? status : Annotate(status, "request ", i);
     }
-    completions[i].ids.reserve(r.max_new_tokens);
   }
-  for (const Request& r : requests) {
-    scheduler.Add(r.prompt,
-                  static_cast<int64_t>(r.prompt.size()) + r.max_new_tokens);
-  }
-  StepBatch batch;
-  for (int64_t step = 0; scheduler.Next(&batch); ++step) {
-    DS_RETURN_IF_ERROR(RunStep(batch));
-    const float* logits = executor_->logits();
-    for (const Scheduler::Row& row : scheduler.rows()) {
-      const Request& r = requests[row.sequence];
-      Completion& done = completions[row.sequence];
-      absl::StatusOr<int32_t> id =
-          SampleToken(logits, executor_->vocab_size(), r.sampling,
-                      row.position + 1, &scratch_);
-      logits += executor_->vocab_size();
-      if (!id.ok()) {
-        return Annotate(id.status(), "request ", row.sequence, ": step ", step,
-                        ", position ", row.position);
-      }
-      const bool stop = std::find(r.stop_ids.begin(), r.stop_ids.end(), *id) !=
-                        r.stop_ids.end();
-      if (!stop) done.ids.push_back(*id);
-      const bool go_on = !r.on_token || r.on_token(*id);
-      if (stop) {
-        done.finish = FinishReason::kStop;
-      } else if (!go_on) {
-        done.finish = FinishReason::kCancelled;
-      } else if (static_cast<int64_t>(done.ids.size()) == r.max_new_tokens) {
-        done.finish = FinishReason::kLength;
-      } else {
-        scheduler.Append(row.sequence, *id);
-        continue;
-      }
-      scheduler.Finish(row.sequence);
-    }
-  }
-  return completions;
+  return Generation(limits_, executor_, &requests)
+      .Run([this](const StepBatch& batch) { return RunStep(batch); });
 }
 
 absl::Status EngineImpl::Score(
@@ -197,7 +283,7 @@ absl::Status EngineImpl::Score(
   StepBatch batch;
   while (scheduler.Next(&batch)) {
     DS_RETURN_IF_ERROR(RunStep(batch));
-    const float* logits = executor_->logits();
+    DS_ASSIGN_OR_RETURN(const float* logits, executor_->Logits());
     for (const Scheduler::Row& row : scheduler.rows()) {
       sink(row.sequence, row.position, logits);
       logits += executor_->vocab_size();

@@ -10,16 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/executor.h"
+#include "runtime/sampler.h"
 
 namespace deepslice {
-
-struct SamplingParams {
-  bool greedy = true;
-  float temperature = 1.0f;  // > 0
-  int32_t top_k = 0;         // 0: off
-  float top_p = 1.0f;        // (0, 1]
-  uint64_t seed = 0;         // random numbers are Philox(seed, position)
-};
 
 enum class FinishReason { kStop, kLength, kCancelled };
 
@@ -63,14 +56,6 @@ class Engine {
 
 // For ranks above 0; returns when rank 0 stops, or with the comm's error.
 absl::Status RunFollower(Executor* executor, Comm* comm);
-
-// Samples one id from logits[0, vocab): greedy takes the lowest id of the
-// largest value; else softmax at the temperature, cut by top_k, then top_p, and
-// one Philox(seed, position) number. NaN logits are an Internal error.
-absl::StatusOr<int32_t> SampleToken(const float* logits, int64_t vocab,
-                                    const SamplingParams& params,
-                                    int64_t position,
-                                    std::vector<int32_t>* scratch);
 
 }  // namespace deepslice
 

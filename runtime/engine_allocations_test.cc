@@ -33,18 +33,26 @@ class StillExecutor final : public Executor {
       logits_[i] = static_cast<float>(i * 31 % 131) * 0.01f;
     }
   }
-  absl::Status Execute(const StepBatch&) override { return absl::OkStatus(); }
-  const float* logits() const override { return logits_.data(); }
+  absl::Status Execute(const StepBatch& batch) override {
+    drawn_ = batch.samplers.size();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<const float*> Logits() override { return logits_.data(); }
+  absl::StatusOr<absl::Span<const int32_t>> Sampled() override {
+    return absl::MakeConstSpan(ids_, drawn_);
+  }
   void SetObserver(Observer) override {}
   const RunLimits& limits() const override { return limits_; }
   int64_t blocks_per_seq() const override { return 25; }
   int64_t num_blocks() const override { return 75; }
   int64_t block_tokens() const override { return 4; }
   int64_t vocab_size() const override { return 131; }
-  Memory memory() const override { return {}; }
+  std::vector<MemoryLine> memory() const override { return {}; }
 
  private:
   const RunLimits limits_ = {3, 7, 100};
+  const int32_t ids_[7] = {5, 1, 130, 7, 2, 99, 3};
+  size_t drawn_ = 0;
   std::vector<float> logits_;
 };
 

@@ -25,7 +25,7 @@ Ids Prompt(int length, int start) {
 Ids GreedyTruth(const FakeExecutor& executor, Ids ids, int n) {
   Ids out;
   for (int i = 0; i < n; ++i) {
-    const std::vector<float> row = executor.Logits(ids);
+    const std::vector<float> row = executor.LogitsAfter(ids);
     ids.push_back(std::max_element(row.begin(), row.end()) - row.begin());
     out.push_back(ids.back());
   }
@@ -74,6 +74,33 @@ TEST(Engine, BatchMatesDontMatter) {
     EXPECT_EQ(done[i].ids, SampledAlone(requests[i])) << i;
     EXPECT_EQ(done[i].ids.size(),
               static_cast<size_t>(requests[i].max_new_tokens));
+  }
+}
+
+TEST(Engine, StepsUnderWayGiveTheSameIds) {
+  std::vector<Request> requests;
+  for (int i = 0; i < 11; ++i) {
+    Request r;
+    r.prompt = Prompt(1 + (5 * i) % 19, i);
+    r.max_new_tokens = 1 + (7 * i) % 13;
+    r.sampling.greedy = i % 3 == 0;
+    r.sampling.seed = i;
+    for (int32_t id = i; id < 131; id += 11) r.stop_ids.push_back(id);
+    if (i % 4 == 1) {
+      r.on_token = [n = 0](int32_t) mutable { return ++n < 3; };
+    }
+    requests.push_back(r);
+  }
+  FakeExecutor waits, ahead({.keeps_sampled = true});
+  DS_ASSERT_OK_AND_ASSIGN(
+      const auto one, Engine::Create(&waits, nullptr)->Generate(requests));
+  DS_ASSERT_OK_AND_ASSIGN(
+      const auto two, Engine::Create(&ahead, nullptr)->Generate(requests));
+  EXPECT_EQ(ahead.most_waiting, 2);
+  EXPECT_EQ(waits.most_waiting, 1);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(one[i].ids, two[i].ids) << i;
+    EXPECT_EQ(one[i].finish, two[i].finish) << i;
   }
 }
 
@@ -258,7 +285,7 @@ TEST(Score, GivesAllPositionsInOrder) {
           ASSERT_EQ(static_cast<size_t>(p), position);
           const Ids& ids = sequences[sequence];
           const std::vector<float> want =
-              executor.Logits(Ids(ids.begin(), ids.begin() + position + 1));
+              executor.LogitsAfter(Ids(ids.begin(), ids.begin() + position + 1));
           ASSERT_EQ(std::vector<float>(logits, logits + 131), want);
           if (++position == ids.size()) {
             ++sequence;

@@ -1,17 +1,20 @@
-// Runs the step program of one rank on the CPU: everything is allocated in
-// Prepare, nothing in Execute.
+// Runs the step programs of one rank on one back end: everything is allocated
+// when it is prepared, nothing in Execute.
 #ifndef DEEPSLICE_RUNTIME_EXECUTOR_H_
 #define DEEPSLICE_RUNTIME_EXECUTOR_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/thread_pool.h"
 #include "runtime/comm/comm.h"
 #include "runtime/plan.h"
+#include "schema/plan_format.h"
 
 namespace deepslice {
 
@@ -26,15 +29,20 @@ struct RunLimits {
 // consecutive positions, continuing what the slot's cache holds; prefill,
 // decode and mixtures are alike.
 struct StepBatch {
-  absl::Span<const int32_t> ids;        // [T]
+  // [T]. Where the back end keeps_sampled(), ~r is the id that row r of the
+  // step before drew.
+  absl::Span<const int32_t> ids;
   absl::Span<const int32_t> positions;  // [T]
   absl::Span<const int32_t> slots;      // [T], in [0, max_batch)
   absl::Span<const int32_t> blocks;     // [S * blocks_per_seq]: block table
   absl::Span<const int32_t> rows;       // [R]: tokens whose logits are wanted
+  // [R]: how each row draws its id, on rank 0's device; empty: no ids wanted.
+  absl::Span<const SamplerRecord> samplers;
 };
 
 class Executor {
  public:
+  // The CPU back end (the GPU's is made in backend/cuda/cuda_executor.h).
   // `plan`, `comm` (may be nullptr at world size 1) and `pool` must outlive it.
   // FailedPrecondition or ResourceExhausted, with numbers, when a limit exceeds
   // the plan's or memory is short.
@@ -44,9 +52,17 @@ class Executor {
 
   // Checks the batch (InvalidArgument: too many tokens, ids outside the
   // vocabulary, positions or blocks out of range), then runs every step.
+  // May return before the device has finished; the calls below wait.
   virtual absl::Status Execute(const StepBatch& batch) = 0;
   // [R, vocab] of the last Execute, valid until the next.
-  virtual const float* logits() const = 0;
+  virtual absl::StatusOr<const float*> Logits() = 0;
+  // The ids that the samplers of the oldest Execute that was not asked for yet
+  // drew, a row each, valid until the next call; kNoSampledId where logits hold
+  // NaN or infinity. Every Execute with samplers is asked for once.
+  virtual absl::StatusOr<absl::Span<const int32_t>> Sampled() = 0;
+  // Whether ids may refer to what the step before sampled; then one more step
+  // may be executed before Sampled is called, else none.
+  virtual bool keeps_sampled() const { return false; }
 
   // Called after each step with the step's index and its output (float, rows x
   // cols); for verification. Empty to stop.
@@ -59,11 +75,14 @@ class Executor {
   virtual int64_t num_blocks() const = 0;  // of the cache, all sequences
   virtual int64_t block_tokens() const = 0;
   virtual int64_t vocab_size() const = 0;
-  // Bytes taken, by kind: the arena, the cache, scratch.
-  struct Memory {
-    int64_t arena = 0, cache = 0, scratch = 0;
+  // Bytes of one kind: as the plan says, and as our allocators took.
+  struct MemoryLine {
+    std::string what;  // "weights", "arena", "cache", "staging"; outside the
+                       // plan: "context", "modules", "workspace"
+    int64_t planned = 0, actual = 0;
+    bool in_plan = true;
   };
-  virtual Memory memory() const = 0;
+  virtual std::vector<MemoryLine> memory() const = 0;
 };
 
 }  // namespace deepslice

@@ -46,12 +46,12 @@ class PlanMutations
         rows.push_back(static_cast<int32_t>(i));
       }
       const absl::Status status =
-          (*executor)->Execute({ids, positions, slots, blocks, rows});
+          (*executor)->Execute({ids, positions, slots, blocks, rows, {}});
       if (!status.ok()) return;
       // Reads what a caller would read.
       float sum = 0;
       const int64_t count = rows.size() * (*executor)->vocab_size();
-      for (int64_t i = 0; i < count; ++i) sum += (*executor)->logits()[i];
+      for (int64_t i = 0; i < count; ++i) sum += (*(*executor)->Logits())[i];
       sum_ = sum;
     };
     run({1, 130, 7}, 0);

@@ -1,4 +1,5 @@
-// Picks one token from a row of logits.
+#include "runtime/sampler.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -6,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/engine.h"
 #include "runtime/philox.h"
 
 namespace deepslice {
@@ -38,6 +38,24 @@ absl::StatusOr<int32_t> LargestLogit(const float* logits, int64_t vocab) {
 }
 
 }  // namespace
+
+SamplerRecord RecordOf(const SamplingParams& params, int64_t position) {
+  SamplerRecord record = {};
+  record.temperature = params.greedy ? 0.0f : params.temperature;
+  record.top_k = params.top_k;
+  record.top_p = params.top_p;
+  record.seed = params.seed;
+  record.position = static_cast<uint64_t>(position);
+  return record;
+}
+
+SamplingParams ParamsOf(const SamplerRecord& record) {
+  return {.greedy = record.temperature == 0.0f,
+          .temperature = record.temperature,
+          .top_k = record.top_k,
+          .top_p = record.top_p,
+          .seed = record.seed};
+}
 
 absl::StatusOr<int32_t> SampleToken(const float* logits, int64_t vocab,
                                     const SamplingParams& params,

@@ -107,8 +107,8 @@ bool Scheduler::Next(StepBatch* batch) {
     Emit(sequence, count);
     room -= count;
   }
-  *batch = {ids_, positions_, slots_, block_table_, row_tokens_};
-  return true;
+  *batch = {ids_, positions_, slots_, block_table_, row_tokens_, {}};
+  return !ids_.empty();
 }
 
 void Scheduler::Append(int sequence, int32_t token) {

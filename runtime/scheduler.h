@@ -47,12 +47,14 @@ class Scheduler {
     int sequence;
     int64_t position;
   };
-  // The next step, valid until the next call; false when no sequence is left.
+  // The next step, valid until the next call; false when no token is left to
+  // run.
   // In kScore a sequence ends by itself, in kGenerate by Finish.
   bool Next(StepBatch* batch);
   absl::Span<const Row> rows() const { return rows_; }
 
-  // A new last token for an active sequence all of whose tokens have run.
+  // A new last token for an active sequence all of whose tokens have run; may be
+  // ~r, as in StepBatch::ids.
   void Append(int sequence, int32_t token);
   // Frees slot and blocks.
   void Finish(int sequence);

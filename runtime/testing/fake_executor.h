@@ -4,12 +4,15 @@
 #ifndef DEEPSLICE_RUNTIME_TESTING_FAKE_EXECUTOR_H_
 #define DEEPSLICE_RUNTIME_TESTING_FAKE_EXECUTOR_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/executor.h"
+#include "runtime/sampler.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/digest.h"
 
@@ -23,6 +26,7 @@ class FakeExecutor final : public Executor {
     int64_t block_tokens = 4;
     int64_t num_blocks = 30;  // 3 sequences of 10 blocks
     int64_t vocab = 131;
+    bool keeps_sampled = false;
   };
   explicit FakeExecutor(Options options)
       : options_(options),
@@ -42,7 +46,14 @@ class FakeExecutor final : public Executor {
           batch.positions[t] != batch.positions[t - 1] + 1) {
         return absl::InvalidArgumentError("positions are not consecutive");
       }
-      Cell(batch, batch.slots[t], batch.positions[t]) = batch.ids[t];
+      int32_t id = batch.ids[t];
+      if (id < 0) {
+        if (!options_.keeps_sampled || ~id >= Ssize(drawn_)) {
+          return absl::InvalidArgumentError(absl::StrCat("id ", id));
+        }
+        id = drawn_[~id];
+      }
+      Cell(batch, batch.slots[t], batch.positions[t]) = id;
     }
     logits_.assign(batch.rows.size() * options_.vocab, 0.0f);
     for (size_t r = 0; r < batch.rows.size(); ++r) {
@@ -53,17 +64,25 @@ class FakeExecutor final : public Executor {
       }
       Fill(seen, &logits_[r * options_.vocab]);
     }
+    if (!batch.samplers.empty()) Draw(batch.samplers);
     return absl::OkStatus();
   }
 
   // The logits after these ids: what Execute must arrive at.
-  std::vector<float> Logits(const std::vector<int32_t>& ids) const {
+  std::vector<float> LogitsAfter(const std::vector<int32_t>& ids) const {
     std::vector<float> row(options_.vocab);
     Fill(ids, row.data());
     return row;
   }
 
-  const float* logits() const override { return logits_.data(); }
+  absl::StatusOr<const float*> Logits() override { return logits_.data(); }
+  absl::StatusOr<absl::Span<const int32_t>> Sampled() override {
+    if (waiting_.empty()) return absl::InternalError("nothing was sampled");
+    sampled_ = waiting_.front();
+    waiting_.pop_front();
+    return absl::MakeConstSpan(sampled_);
+  }
+  bool keeps_sampled() const override { return options_.keeps_sampled; }
   void SetObserver(Observer) override {}
   const RunLimits& limits() const override { return options_.limits; }
   int64_t blocks_per_seq() const override {
@@ -72,11 +91,12 @@ class FakeExecutor final : public Executor {
   int64_t num_blocks() const override { return options_.num_blocks; }
   int64_t block_tokens() const override { return options_.block_tokens; }
   int64_t vocab_size() const override { return options_.vocab; }
-  Memory memory() const override { return {}; }
+  std::vector<MemoryLine> memory() const override { return {}; }
 
   int64_t steps = 0;
   int64_t fail_at_step = -1;  // this one, counted from 1, is Unavailable
   std::vector<int64_t> step_tokens;
+  int most_waiting = 0;  // steps whose ids nobody had asked for yet
   // Changes a row of logits after the ids that led to it; empty: as hashed.
   std::function<void(const std::vector<int32_t>& ids, float* row)> edit;
 
@@ -97,9 +117,28 @@ class FakeExecutor final : public Executor {
     if (edit) edit(ids, row);
   }
 
+  static int64_t Ssize(const std::vector<int32_t>& v) {
+    return static_cast<int64_t>(v.size());
+  }
+  void Draw(absl::Span<const SamplerRecord> samplers) {
+    drawn_.clear();
+    std::vector<int32_t> scratch;
+    for (size_t r = 0; r < samplers.size(); ++r) {
+      const SamplerRecord& s = samplers[r];
+      const auto id = SampleToken(&logits_[r * options_.vocab], options_.vocab,
+                                  ParamsOf(s), s.position, &scratch);
+      drawn_.push_back(id.ok() ? *id : kNoSampledId);
+    }
+    waiting_.push_back(drawn_);
+    most_waiting = std::max(most_waiting, static_cast<int>(waiting_.size()));
+  }
+
   const Options options_;
   std::vector<int32_t> cache_;
   std::vector<float> logits_;
+  std::vector<int32_t> drawn_;  // by the last step with samplers
+  std::deque<std::vector<int32_t>> waiting_;
+  std::vector<int32_t> sampled_;
 };
 
 }  // namespace deepslice

@@ -16,6 +16,7 @@
 #include "runtime/backend/cpu/mapping.h"
 #include "runtime/backend/cpu/run_sizes.h"
 #include "runtime/backend/cpu/step_list.h"
+#include "runtime/sampler.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -34,7 +35,8 @@ class CpuExecutor final : public Executor {
                         ThreadPool* pool);
 
   absl::Status Execute(const StepBatch& batch) override;
-  const float* logits() const override { return list_.logits; }
+  absl::StatusOr<const float*> Logits() override { return list_.logits; }
+  absl::StatusOr<absl::Span<const int32_t>> Sampled() override;
   void SetObserver(Observer observer) override {
     observer_ = std::move(observer);
   }
@@ -43,8 +45,10 @@ class CpuExecutor final : public Executor {
   int64_t num_blocks() const override { return sizes_.num_blocks; }
   int64_t block_tokens() const override { return sizes_.block_tokens; }
   int64_t vocab_size() const override { return vocab_; }
-  Memory memory() const override {
-    return {sizes_.arena_bytes, sizes_.cache_bytes, list_.scratch_bytes};
+  std::vector<MemoryLine> memory() const override {
+    return {{"arena", sizes_.arena_bytes, arena_.bytes()},
+            {"cache", sizes_.cache_bytes, cache_.bytes()},
+            {"workspace", list_.scratch_bytes, scratch_.bytes(), false}};
   }
 
  private:
@@ -61,6 +65,8 @@ class CpuExecutor final : public Executor {
   std::vector<int64_t> dims_;  // of the current step
   int64_t step_ = 0;
   Observer observer_;
+  std::vector<SamplerRecord> samplers_;  // of the last step
+  std::vector<int32_t> sampled_, sample_scratch_;
 };
 
 // Refuses what can't fit even alone on this machine, before the kernel's
@@ -85,6 +91,9 @@ absl::Status CheckFits(const RunSizes& sizes, int64_t scratch_bytes) {
 
 absl::Status CpuExecutor::Allocate(const Plan& plan, const fb::Program& program,
                                    ThreadPool* pool) {
+  samplers_.reserve(sizes_.max_rows);
+  sampled_.reserve(sizes_.max_rows);
+  sample_scratch_.reserve(vocab_);
   DS_RETURN_IF_ERROR(CheckFits(sizes_, 0));
   DS_ASSIGN_OR_RETURN(arena_, Mapping::Make(sizes_.arena_bytes, "arena"));
   DS_ASSIGN_OR_RETURN(cache_, Mapping::Make(sizes_.cache_bytes, "cache"));
@@ -133,6 +142,7 @@ absl::Status CpuExecutor::Execute(const StepBatch& batch) {
       batch.blocks.data(), batch.rows.data()};
   dims_[sizes_.tokens_dim] = static_cast<int64_t>(batch.ids.size());
   dims_[sizes_.rows_dim] = static_cast<int64_t>(batch.rows.size());
+  samplers_.assign(batch.samplers.begin(), batch.samplers.end());
   if (comm_ != nullptr) comm_->SetStep(step_);
   ++step_;
   for (size_t i = 0; i < list_.steps.size(); ++i) {
@@ -145,6 +155,19 @@ absl::Status CpuExecutor::Execute(const StepBatch& batch) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Span<const int32_t>> CpuExecutor::Sampled() {
+  sampled_.clear();
+  const float* logits = list_.logits;
+  for (const SamplerRecord& s : samplers_) {
+    const absl::StatusOr<int32_t> id =
+        SampleToken(logits, vocab_, ParamsOf(s),
+                    static_cast<int64_t>(s.position), &sample_scratch_);
+    sampled_.push_back(id.ok() ? *id : kNoSampledId);
+    logits += vocab_;
+  }
+  return absl::MakeConstSpan(sampled_);
 }
 
 absl::Status CheckPlace(const Plan& plan, const Comm* comm) {

@@ -39,7 +39,7 @@ struct OwnedBatch {
       }
     }
   }
-  StepBatch view() const { return {ids, positions, slots, blocks, rows}; }
+  StepBatch view() const { return {ids, positions, slots, blocks, rows, {}}; }
 };
 
 struct Prepared {
@@ -124,7 +124,7 @@ TEST_P(ExecutorEncodings, EveryStepEqualsTheReference) {
       most = std::max(most, std::abs(v));
     }
     for (size_t i = 0; i < wanted.back().data.size(); ++i) {
-      ASSERT_NEAR(p.executor->logits()[i], wanted.back().data[i],
+      ASSERT_NEAR((*p.executor->Logits())[i], wanted.back().data[i],
                   tolerance * most);
     }
   }
@@ -134,8 +134,9 @@ std::vector<float> LastLogits(Executor* e, const std::vector<Piece>& pieces) {
   const OwnedBatch batch(*e, pieces);
   const absl::Status s = e->Execute(batch.view());
   EXPECT_TRUE(s.ok()) << s;
-  return std::vector<float>(e->logits(),
-                            e->logits() + batch.rows.size() * e->vocab_size());
+  const float* logits = *e->Logits();
+  return std::vector<float>(logits,
+                            logits + batch.rows.size() * e->vocab_size());
 }
 
 void ExpectNear(const std::vector<float>& a, const std::vector<float>& b,
@@ -213,8 +214,9 @@ TEST(Executor, LimitsLowerThePlansCeilings) {
       Prepare(plan, {.max_batch = 2, .max_step_tokens = 5, .max_seq_len = 10});
   EXPECT_EQ(low.executor->blocks_per_seq(), 3);
   EXPECT_EQ(low.executor->num_blocks(), 6);
-  EXPECT_EQ(low.executor->memory().cache, 4096);  // 6 x 640 bytes
-  EXPECT_LT(low.executor->memory().arena, full.executor->memory().arena);
+  EXPECT_EQ(low.executor->memory()[1].planned, 4096);  // 6 x 640 bytes
+  EXPECT_LT(low.executor->memory()[0].actual,
+            full.executor->memory()[0].actual);
   ExpectNear(LastLogits(low.executor.get(), {{1, 0, {7, 8, 9}}}),
              LastLogits(full.executor.get(), {{1, 0, {7, 8, 9}}}), 0);
 }
