@@ -43,7 +43,8 @@ class Plan {
   // encoding has none.
   const void* weight_data(int i) const;
   const float* weight_scales(int i) const;
-  // The program of that kind for target "cpu", or nullptr.
+  // The first program of that kind for the target ("cpu", "sm_90a"), or
+  // nullptr. A GPU target has several step programs: see Program::bucket.
   const fb::Program* FindProgram(absl::string_view target,
                                  fb::ProgramKind kind) const;
   int rank() const { return static_cast<int>(fb_->rank()); }
@@ -73,8 +74,10 @@ absl::StatusOr<int> PlanWorldSize(const std::string& folder);
 // distinct slots that are large enough at every value of their dims, reads only
 // after writes, operands fit their op (count, kinds, shapes), collectives
 // numbered in order with their group holding this rank, states fit the
-// attention that uses them. DataLoss with `label`, table, index and field;
-// Unimplemented for encodings that the CPU's kernels lack.
+// attention that uses them; launches within what every card takes. What a
+// kernel does with its operands can't be seen: its image is trusted as code is.
+// DataLoss with `label`, table, index and field; Unimplemented for encodings
+// that the CPU's kernels lack.
 absl::Status CheckPlan(const fb::Plan& plan, uint64_t weights_bytes,
                        absl::string_view label);
 

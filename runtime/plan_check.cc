@@ -230,15 +230,9 @@ absl::Status CheckText(const fb::Plan& plan) {
 }
 
 absl::Status CheckTarget(const fb::Plan& plan, const fb::Target& target) {
-  if (target.kernels() != nullptr) {
-    for (uint32_t i = 0; i < target.kernels()->size(); ++i) {
-      const fb::Kernel* k = target.kernels()->Get(i);
-      uint64_t end;
-      if (CheckedAdd(k->offset(), k->bytes(), &end)) continue;
-      return Senseless("kernels[", i, "] (", Quoted(k->entry()), "): offset ",
-                       k->offset(), " and ", k->bytes(), " bytes more");
-    }
-  }
+  const bool cpu = Text(target.name()) == "cpu";
+  DS_RETURN_IF_ERROR(CheckKernels(target));
+  if (!cpu) DS_RETURN_IF_ERROR(CheckGpuPrograms(target));
   std::set<std::pair<fb::ProgramKind, absl::string_view>> seen;
   for (uint32_t i = 0; i < target.programs()->size(); ++i) {
     const fb::Program& p = *target.programs()->Get(i);
@@ -250,8 +244,9 @@ absl::Status CheckTarget(const fb::Plan& plan, const fb::Target& target) {
     if (!seen.insert({p.kind(), Text(p.name())}).second) {
       return Senseless(where, ": there twice");
     }
-    const ProgramView view{plan, target, p, Text(target.name()) == "cpu"};
+    const ProgramView view{plan, target, p, cpu};
     DS_RETURN_IF_ERROR(Annotate(CheckProgramTables(view), where));
+    if (!cpu) DS_RETURN_IF_ERROR(Annotate(CheckGpuProgram(view), where));
     DS_RETURN_IF_ERROR(Annotate(CheckSteps(view), where));
   }
   return absl::OkStatus();

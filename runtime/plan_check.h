@@ -4,8 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -51,16 +52,38 @@ struct ProgramView {
   bool cpu;  // target "cpu": steps are cpu_op, collective and copy
 };
 
+// Which buffers a step reads and writes.
+struct StepAccess {
+  std::vector<int32_t> reads, writes;
+  // Reads whose slot a result of the same type may take, when this step is the
+  // last that needs them.
+  std::vector<int32_t> replaceable;
+};
+
 // Dims, slots, buffers, inputs; then steps and what is alive when. In this
 // order: each relies on the one before.
 absl::Status CheckProgramTables(const ProgramView& view);
 absl::Status CheckSteps(const ProgramView& view);
+// Every index that the step names is in range, or DataLoss.
+absl::StatusOr<StepAccess> AccessOf(const ProgramView& view,
+                                    const fb::Step& step);
+absl::Status CheckLives(const ProgramView& view,
+                        const std::vector<StepAccess>& steps);
 
 // Operands, attributes and result of one CPU op, and of one collective. The
 // indexes of buffers and groups are in range already.
 absl::Status CheckCpuOp(const ProgramView& view, const fb::CpuOpStep& step);
 absl::Status CheckCollective(const ProgramView& view,
                              const fb::CollectiveStep& step);
+
+// GPU targets: kernels and sync words, which come before the programs; the
+// programs together; one program, whose tables are checked; a launch and a
+// matrix product, whose indexes are in range.
+absl::Status CheckKernels(const fb::Target& target);
+absl::Status CheckGpuPrograms(const fb::Target& target);
+absl::Status CheckGpuProgram(const ProgramView& view);
+absl::Status CheckLaunch(const ProgramView& view, const fb::LaunchStep& step);
+absl::Status CheckGemm(const ProgramView& view, const fb::GemmStep& step);
 
 // "f32[T, 20]" of a buffer.
 std::string BufferText(const ProgramView& view, int buffer);

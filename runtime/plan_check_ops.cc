@@ -390,15 +390,17 @@ absl::Status CheckCollective(const ProgramView& view,
   const std::string shapes = absl::StrCat(
       "collective: ", BufferText(view, s.input()), " to ",
       BufferText(view, s.output()), " of ", s.columns(), " columns");
-  if (in.dtype() != s.dtype() || out.dtype() != s.dtype() ||
-      in.extents()->size() != 2 || out.extents()->size() != 2 ||
-      in.extents()->Get(1)->dim() >= 0 || out.extents()->Get(1)->dim() >= 0 ||
-      s.columns() < 0 || s.columns() > kMaxExtent) {
-    return Senseless(shapes, ": not two equal types with fixed columns");
-  }
+  // A vector has one column.
   const auto columns = [](const fb::Buffer& b) {
-    return b.extents()->Get(1)->size();
+    return b.extents()->size() < 2 ? 1 : b.extents()->Get(1)->size();
   };
+  for (const fb::Buffer* b : {&in, &out}) {
+    if (b->dtype() != s.dtype() || b->extents()->size() > 2 ||
+        (b->extents()->size() == 2 && b->extents()->Get(1)->dim() >= 0) ||
+        s.columns() < 0 || s.columns() > kMaxExtent) {
+      return Senseless(shapes, ": not two equal types with fixed columns");
+    }
+  }
   if (s.kind() != fb::CollectiveKind::AllGather) {
     if (SameExtents(in, out) && columns(in) == s.columns()) {
       return absl::OkStatus();
@@ -406,16 +408,25 @@ absl::Status CheckCollective(const ProgramView& view,
     return Senseless(shapes, ": all three must agree");
   }
   const auto& ranks = *view.plan.groups()->Get(s.group())->ranks();
-  int64_t own = 0;
-  while (ranks.Get(own) != view.plan.rank()) ++own;
   const int64_t size = ranks.size();
-  const int64_t part =
-      PartBegin(s.columns(), size, own + 1) - PartBegin(s.columns(), size, own);
   const fb::Extent &in_rows = *in.extents()->Get(0),
                    &out_rows = *out.extents()->Get(0);
   const bool same_rows = in_rows.dim() >= 0 || out_rows.dim() >= 0
                              ? in_rows.dim() == out_rows.dim()
                              : in_rows.size() == out_rows.size();
+  if (!view.cpu) {
+    // Blocks of all rows at their most, one after the other.
+    if (same_rows && in_rows.dim() < 0 && s.columns() == columns(out) &&
+        columns(out) == size * columns(in)) {
+      return absl::OkStatus();
+    }
+    return Senseless(shapes, ": wanted ", size,
+                     " equal parts with a fixed number of rows");
+  }
+  int64_t own = 0;
+  while (ranks.Get(own) != view.plan.rank()) ++own;
+  const int64_t part =
+      PartBegin(s.columns(), size, own + 1) - PartBegin(s.columns(), size, own);
   if (same_rows && columns(in) == part && columns(out) == s.columns()) {
     return absl::OkStatus();
   }

@@ -98,25 +98,30 @@ absl::Status CheckBuffer(const ProgramView& view, const fb::Buffer& b) {
 // The executor fills these inputs of a step program, and checks their values.
 struct StepInput {
   absl::string_view name, shape;
+  bool gpu_only = false;
 };
 constexpr StepInput kStepInputs[] = {{"ids", "i32[T]"},
                                      {"positions", "i32[T]"},
                                      {"slots", "i32[T]"},
                                      {"blocks", "i32[S, B]"},
-                                     {"rows", "i32[R]"}};
+                                     {"rows", "i32[R]"},
+                                     {"tiles", "i32[Q, 4]", true},
+                                     {"sampled", "i32[R]", true},
+                                     {"samplers", "u32[R, 8]", true}};
 
 absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
   const absl::string_view name =
       Text(view.program.buffers()->Get(index)->name());
   const std::string shape = BufferText(view, index);
   for (const StepInput& input : kStepInputs) {
-    if (input.name != name) continue;
+    if (input.name != name || (view.cpu && input.gpu_only)) continue;
     if (input.shape == shape) return absl::OkStatus();
     return Senseless("inputs: ", name, ": ", shape, "; wanted ", input.shape);
   }
   return Senseless("inputs: ", absl::CHexEscape(name),
-                   ": no input of a step; ids, positions, slots, blocks and "
-                   "rows are");
+                   ": no input of a step; ids, positions, slots, blocks",
+                   view.cpu ? " and rows are"
+                            : ", rows, tiles, sampled and samplers are");
 }
 
 absl::Status CheckInputs(const ProgramView& view) {
@@ -137,7 +142,7 @@ absl::Status CheckInputs(const ProgramView& view) {
                        ": has a slot; inputs are the caller's memory");
     }
     is_input[b] = true;
-    if (view.cpu && p.kind() == fb::ProgramKind::Step) {
+    if (p.kind() == fb::ProgramKind::Step) {
       DS_RETURN_IF_ERROR(CheckStepInput(view, b));
     }
   }
