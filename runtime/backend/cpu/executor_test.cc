@@ -254,16 +254,17 @@ TEST(Executor, RefusesPlansForOtherDevicesAndSyntheticWeights) {
   ThreadPool pool(1);
   TestPlan gpu = TinyLlama().Build();
   gpu.plan.targets[0]->name = "cpu2";
+  gpu.plan.targets[0]->kernels.push_back(std::make_unique<fb::KernelT>());
+  gpu.plan.targets[0]->kernels[0]->entry = "Logits";
+  gpu.plan.targets[0]->kernels[0]->bytes = 1;
   gpu.program().steps.resize(1);
   gpu.step(0) = fb::StepT();
-  gpu.step(0).name = "copied";
-  gpu.step(0).kind = fb::StepKind::Copy;
-  gpu.step(0).copy = std::make_unique<fb::CopyStepT>();
-  gpu.step(0).copy->input = 0;
-  gpu.step(0).copy->output = 5;
-  gpu.program().buffers[5]->extents = gpu.program().buffers[0]->extents;
-  gpu.program().buffers[5]->dtype = gpu.program().buffers[0]->dtype;
-  gpu.program().outputs = {5};
+  gpu.step(0).name = "logits";
+  gpu.step(0).kind = fb::StepKind::Launch;
+  gpu.step(0).launch = std::make_unique<fb::LaunchStepT>();
+  gpu.step(0).launch->outputs = gpu.program().outputs;
+  gpu.step(0).launch->grid.assign(3, fb::GridDim(1, 1, -1));
+  gpu.step(0).launch->block = {32, 1, 1};
   const auto plan = gpu.Load();
   DS_ASSERT_OK(plan);
   DS_EXPECT_ERROR(Executor::Prepare(*plan, {}, nullptr, &pool),
