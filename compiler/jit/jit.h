@@ -3,6 +3,7 @@
 #ifndef DEEPSLICE_COMPILER_JIT_JIT_H_
 #define DEEPSLICE_COMPILER_JIT_JIT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,13 +17,17 @@ namespace deepslice {
 struct JitOptions {
   std::string cache_dir;  // made when absent; "": no cache
   int threads = 1;        // programs compiled at the same time
+  // Fills CompiledKernel::log. The images differ in a few bytes from those
+  // made without.
+  bool verbose = false;
+  std::function<bool()> stopped;  // asked between kernels; may be empty
 };
 
 struct CompiledKernel {
   std::string image;  // a cubin, or PTX text for a target that is PTX
   std::string entry;  // mangled
   // Registers, spills and shared memory as the assembler counts them; empty
-  // when the image comes from the cache.
+  // unless verbose, and when the image comes from the cache.
   std::string log;
 };
 
@@ -32,9 +37,8 @@ std::string DefaultKernelCache();
 
 class KernelCompiler {
  public:
-  // Finds libnvrtc: in DEEPSLICE_NVRTC (a file or its folder), by the loader's
-  // own rules, beside the program and its build, in /usr/local/cuda.
-  // FailedPrecondition with what to install when it is nowhere.
+  // Finds libnvrtc (nvrtc.h). FailedPrecondition with what to install when it
+  // is nowhere.
   static absl::StatusOr<std::unique_ptr<KernelCompiler>> Open(
       const JitOptions& options);
   virtual ~KernelCompiler() = default;
@@ -43,12 +47,15 @@ class KernelCompiler {
   // compiled once. The same bytes for the same specs, target and NVRTC,
   // whatever the threads and the cache. Internal with the label and NVRTC's
   // first error where a kernel does not compile; FailedPrecondition where this
-  // NVRTC lacks the target.
+  // NVRTC lacks the target; Cancelled when stopped.
   virtual absl::StatusOr<std::vector<CompiledKernel>> CompileAll(
       absl::Span<const KernelSpec> specs, const GpuTarget& target) = 0;
 
   // "13.0": for provenance; images depend on it.
   virtual const std::string& version() const = 0;
+  // Kernels that CompileAll found in the cache and that it compiled, so far.
+  virtual int cached() const = 0;
+  virtual int compiled() const = 0;
 };
 
 }  // namespace deepslice

@@ -19,7 +19,8 @@ struct GpuTarget {
   std::string name;  // "sm_90a", "compute_80"
   int major = 0, minor = 0;
   bool ptx = false;  // compiled to PTX, for any card from this one on
-  int num_sms = 132; // what grids are sized for: the architecture's largest card
+  int num_sms = 132; // what grids are sized for: of the card named, else of the
+                     // architecture's largest
   int64_t shared_bytes = 0;  // most dynamic shared memory of a block
   // Programmatic dependent launch, bulk copies: 9.0 and above.
   bool hopper() const { return major >= 9; }
