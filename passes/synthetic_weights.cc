@@ -1,26 +1,11 @@
 #include "passes/synthetic_weights.h"
 
 #include "passes/formula.h"
-#include "schema/base/digest.h"
 #include "schema/base/status_macros.h"
+#include "schema/synthetic.h"
 
 namespace deepslice {
 namespace {
-
-// The finaliser of splitmix64: every bit of the input moves every output bit.
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// In [-0.25, 0.25) in steps of 2^-21, so that 1 + value is exact in float too.
-double ValueAt(uint64_t tensor_hash, int64_t row, int64_t col) {
-  const uint64_t hash = Mix(Mix(tensor_hash ^ static_cast<uint64_t>(row)) ^
-                            static_cast<uint64_t>(col));
-  return static_cast<double>(hash >> 44) * 0x1p-21 - 0.25;
-}
 
 std::vector<int64_t> ShapeOf(const Weight& weight) {
   std::vector<int64_t> shape;
@@ -32,7 +17,7 @@ std::vector<int64_t> ShapeOf(const Weight& weight) {
 
 double SyntheticValue(uint64_t seed, absl::string_view tensor, int64_t row,
                       int64_t col) {
-  return ValueAt(Mix(seed) ^ Xxh3(tensor), row, col);
+  return SyntheticUnit(SyntheticTensorKey(seed, tensor), row, col);
 }
 
 RefTensor AssemblePieces(
@@ -76,14 +61,14 @@ WeightProvider SyntheticWeights(uint64_t seed) {
     }
     const double base = weight.role == Role::kNorm ? 1 : 0;
     const SourcePiece* hashed = nullptr;
-    uint64_t hash = 0;
+    uint64_t key = 0;
     return AssemblePieces(
         whole, [&](const SourcePiece& piece, int64_t row, int64_t col) {
           if (&piece != hashed) {
             hashed = &piece;
-            hash = Mix(seed) ^ Xxh3(piece.tensor);
+            key = SyntheticTensorKey(seed, piece.tensor);
           }
-          return base + ValueAt(hash, row, col);
+          return base + SyntheticUnit(key, row, col);
         });
   };
 }

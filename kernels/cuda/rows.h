@@ -41,7 +41,8 @@ KernelSpec SpecializeNorm(const NormShape& shape, const GpuTarget& target);
 // y = act(x + bias) [* second] [+ second], or of a gated row: y[t, i] =
 // act(x[t, 2i] + bias[2i]) * (x[t, 2i+1] + bias[2i+1]); without any of them a
 // copy. Operands: x, second (or null), bias (float, or null), rows (int32 or
-// null, as in NormShape). Outputs: y; may be x or second itself.
+// null, as in NormShape). Outputs: y; may be second itself, and x itself unless
+// gated or gathered.
 struct ElementwiseShape {
   DType x, y;  // second has y's type
   int64_t cols = 0;  // of x

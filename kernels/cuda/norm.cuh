@@ -1,0 +1,93 @@
+// RmsNorm and LayerNorm of rows.
+#pragma once
+#include "row_util.cuh"
+
+// The sum over the kThreads threads of a row, the same bits in all of them.
+// `warps` is the row's own, one float a warp.
+template <int kThreads>
+__device__ __forceinline__ float RowSum(float x, float* warps) {
+  x = WarpSum(x);
+  if constexpr (kThreads > 32) {
+    __syncthreads();  // the sum before this one has been read
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    const int lane = threadIdx.x % 32;
+    x = WarpSum(lane < kThreads / 32 ? warps[lane] : 0.0f);
+  }
+  return x;
+}
+
+// threadIdx.x runs over a row, threadIdx.y over the rows of a block, of which
+// there is one when a row has more than a warp. kHeld: a thread keeps its
+// elements; else a row is so long that it reads them again.
+template <typename X, typename Y, int kCols, int64_t kXStride, int64_t kYStride,
+          bool kLayer, bool kBias, bool kGather, uint32_t kEpsBits, int kCount,
+          int kMaxRows, int kVec, int kXWidth, int kYWidth, int kParamWidth,
+          int kThreads, int kRowsPerBlock, bool kHeld>
+__global__ void __launch_bounds__(kThreads* kRowsPerBlock)
+    Norm(const StepInfo* info, const X* x, const float* scale,
+         const float* bias, const int* rows, Y* y) {
+  static_assert(kThreads == 32 || kRowsPerBlock == 1, "one kind of sum");
+  __shared__ float warps[32];
+  constexpr int kStride = kThreads * kVec;
+  constexpr int kSteps = (kCols + kStride - 1) / kStride;
+  const int begin = threadIdx.x * kVec;
+  GridDone();
+  GridWait();
+  const int r = blockIdx.x * kRowsPerBlock + threadIdx.y;
+  // A warp or the whole block leaves: the sums need all of a row's threads.
+  if (r >= RowCount<kCount>(info, kMaxRows)) return;
+  const X* in = x + (kGather ? rows[r] : r) * kXStride;
+  Y* out = y + r * kYStride;
+
+  float held[kHeld ? kSteps : 1][kVec];
+  if constexpr (kHeld) {
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      const int c = begin + i * kStride;
+      if (c < kCols) LoadRow<kXWidth>(in + c, held[i]);
+    }
+  }
+  // Calls f with each of this thread's vectors and its first column.
+  const auto each = [&](auto f) {
+    if constexpr (kHeld) {
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        if (begin + i * kStride < kCols) f(held[i], begin + i * kStride);
+      }
+    } else {
+      for (int c = begin; c < kCols; c += kStride) {
+        LoadRow<kXWidth>(in + c, held[0]);
+        f(held[0], c);
+      }
+    }
+  };
+
+  float mean = 0;
+  if constexpr (kLayer) {
+    float sum = 0;
+    each([&](float(&v)[kVec], int) {
+#pragma unroll
+      for (int j = 0; j < kVec; ++j) sum += v[j];
+    });
+    mean = RowSum<kThreads>(sum, warps) / kCols;
+  }
+  float squares = 0;
+  each([&](float(&v)[kVec], int) {
+#pragma unroll
+    for (int j = 0; j < kVec; ++j) squares += (v[j] - mean) * (v[j] - mean);
+  });
+  squares = RowSum<kThreads>(squares, warps);
+  const float inverse = rsqrtf(squares / kCols + __uint_as_float(kEpsBits));
+
+  each([&](float(&v)[kVec], int c) {
+    float s[kVec], b[kVec] = {};
+    LoadRow<kParamWidth>(scale + c, s);
+    if constexpr (kBias) LoadRow<kParamWidth>(bias + c, b);
+#pragma unroll
+    for (int j = 0; j < kVec; ++j) {
+      v[j] = (v[j] - mean) * inverse * s[j] + b[j];
+    }
+    StoreRow<kYWidth>(out + c, v);
+  });
+}
