@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs from Debian's packages what a build needs: tools/setup.sh [build|test].
-# Says what it installs; does nothing when all is there.
+# Installs what a build needs: tools/setup.sh [build|test]. Libraries come from
+# Debian's packages; NVRTC, which compiles kernels for GPUs and needs none, from
+# PyPI where no CUDA toolkit is found (to ~/.local/share/deepslice/nvrtc, where
+# dscompile looks). Says what it installs; does nothing when all is there.
 set -euo pipefail
 
 what=${1:-test}
@@ -18,14 +20,41 @@ for p in "${packages[@]}"; do
   dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' ||
     missing+=("$p")
 done
-if [ ${#missing[@]} -eq 0 ]; then
-  echo "setup: everything is installed"
-  exit 0
+
+nvrtc_folder=${XDG_DATA_HOME:-$HOME/.local/share}/deepslice/nvrtc
+# Whether a library is where compiler/jit/nvrtc.cc looks.
+has_nvrtc() {
+  [ -n "${DEEPSLICE_NVRTC:-}" ] && return
+  /sbin/ldconfig -p 2>/dev/null | grep -q 'libnvrtc\.so\.1[23]' && return
+  local root
+  for root in "${CUDA_HOME:-/usr/local/cuda}" /usr/local/cuda "$nvrtc_folder"; do
+    compgen -G "$root/lib*/libnvrtc.so.1[23]" >/dev/null && return
+    compgen -G "$root/nvidia/*/lib/libnvrtc.so.1[23]" >/dev/null && return
+  done
+  return 1
+}
+nvrtc=
+if ! has_nvrtc; then
+  nvrtc='nvidia-cuda-nvrtc==13.0.*'
+  python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
 fi
-echo "setup: installing ${missing[*]}"
-sudo=
-[ "$(id -u)" -eq 0 ] || sudo=sudo
-export DEBIAN_FRONTEND=noninteractive
-$sudo apt-get update -qq
-$sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-echo "setup: done"
+
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "setup: installing ${missing[*]}"
+  sudo=
+  [ "$(id -u)" -eq 0 ] || sudo=sudo
+  export DEBIAN_FRONTEND=noninteractive
+  $sudo apt-get update -qq
+  $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+if [ -n "$nvrtc" ]; then
+  echo "setup: installing $nvrtc to $nvrtc_folder"
+  # The rest of the build does without.
+  python3 -m pip install -q --no-deps --target "$nvrtc_folder" "$nvrtc" ||
+    echo "setup: no NVRTC: dscompile can't compile for GPUs here" >&2
+fi
+if [ ${#missing[@]} -eq 0 ] && [ -z "$nvrtc" ]; then
+  echo "setup: everything is installed"
+else
+  echo "setup: done"
+fi
