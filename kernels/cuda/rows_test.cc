@@ -171,7 +171,8 @@ TEST(ServiceKernels, HaveTheLabelsThatTheRuntimeLooksFor) {
   }
   for (const char* want :
        {"fill_random f32", "fill_random f16", "fill_random bf16",
-        "read_bandwidth"}) {
+        "all_reduce_one_shot f32", "all_reduce_one_shot f16",
+        "all_reduce_one_shot bf16", "read_bandwidth"}) {
     EXPECT_EQ(std::count(labels.begin(), labels.end(), want), 1) << want;
   }
 }

@@ -31,6 +31,9 @@ class Comm {
   virtual absl::Status Barrier() = 0;
   // Tells the others why this rank leaves; their calls then fail with `why`.
   virtual void Abort(const absl::Status& why) = 0;
+  // The error that a call would fail with because another rank is lost, seen
+  // without meeting the others; OK while all are there. For any thread.
+  virtual absl::Status Check() { return absl::OkStatus(); }
   // The step that this rank begins, for the message when it is lost.
   virtual void SetStep(int64_t step) {}
 };

@@ -162,7 +162,8 @@ TEST_P(CommOfSeveral, AbortTellsTheOthersWhy) {
     float v = 1;
     const absl::Status first = comm->AllReduceSum(&v, 1);
     const absl::Status second = comm->Barrier();
-    return first == second ? first.ToString() : "the reason changed";
+    return first == second && first == comm->Check() ? first.ToString()
+                                                     : "the reason changed";
   });
   for (int r = 0; r < world(); ++r) {
     if (r == 1) continue;
@@ -188,6 +189,17 @@ TEST_P(CommOfSeveral, RankThatLeavesFailsThoseWhoWait) {
               std::string::npos)
         << results[r];
   }
+}
+
+TEST_P(CommOfSeveral, CheckIsFineWhileAllAreThereAndWhenTheyLeave) {
+  const auto results = Run([&](Comm* comm) -> std::string {
+    if (!comm->Check().ok()) return "failed too early";
+    if (!comm->Barrier().ok()) return "barrier failed";
+    if (comm->rank() == comm->size() - 1) return "left";
+    absl::SleepFor(absl::Milliseconds(100));
+    return comm->Check().ok() ? "left" : "in order, and yet a failure";
+  });
+  for (const std::string& r : results) EXPECT_EQ(r, "left");
 }
 
 TEST_P(CommOfSeveral, CallsThatDifferAreAnErrorAndNoHang) {

@@ -43,6 +43,9 @@ class DeviceComm {
   // Tells the others why this rank leaves, and frees its own streams from work
   // that waits for them.
   virtual void Abort(const absl::Status& why) = 0;
+
+  // Device memory that it allocated itself.
+  virtual int64_t device_bytes() const { return 0; }
 };
 
 }  // namespace deepslice

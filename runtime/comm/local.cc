@@ -46,9 +46,16 @@ class Meeting {
     return meetings_ != met && agreed_ ? absl::OkStatus() : failure_;
   }
 
-  void Leave(int rank, const absl::Status& why) {
+  absl::Status failure() {
+    absl::MutexLock lock(&mutex_);
+    return in_order_ ? absl::OkStatus() : failure_;
+  }
+
+  // `in_order`: only who waits for the rank needs to know.
+  void Leave(const absl::Status& why, bool in_order) {
     absl::MutexLock lock(&mutex_);
     if (failure_.ok()) failure_ = why;
+    in_order_ &= in_order;
     changed_.SignalAll();
   }
 
@@ -56,6 +63,7 @@ class Meeting {
   absl::Mutex mutex_;
   absl::CondVar changed_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool in_order_ ABSL_GUARDED_BY(mutex_) = true;
   int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t meetings_ ABSL_GUARDED_BY(mutex_) = 0;
   bool agreed_ ABSL_GUARDED_BY(mutex_) = true;  // at the last meeting
@@ -69,8 +77,8 @@ class LocalComm final : public Comm {
   LocalComm(std::shared_ptr<Meeting> meeting, int rank)
       : meeting_(std::move(meeting)), rank_(rank) {}
   ~LocalComm() override {
-    meeting_->Leave(rank_,
-                    absl::AbortedError(absl::StrCat("rank ", rank_, " left")));
+    meeting_->Leave(absl::AbortedError(absl::StrCat("rank ", rank_, " left")),
+                    /*in_order=*/true);
   }
 
   int rank() const override { return rank_; }
@@ -119,9 +127,12 @@ class LocalComm final : public Comm {
   }
 
   void Abort(const absl::Status& why) override {
-    meeting_->Leave(rank_, absl::AbortedError(absl::StrCat(
-                               "rank ", rank_, " stopped: ", why.ToString())));
+    meeting_->Leave(absl::AbortedError(absl::StrCat(
+                        "rank ", rank_, " stopped: ", why.ToString())),
+                    /*in_order=*/false);
   }
+
+  absl::Status Check() override { return meeting_->failure(); }
 
  private:
   float* Floats(int r) const { return static_cast<float*>(meeting_->data(r)); }

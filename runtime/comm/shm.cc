@@ -169,6 +169,10 @@ class ShmComm final : public Comm {
         absl::StrCat(segment().Name(rank_), " stopped: ", why.ToString())));
   }
 
+  absl::Status Check() override {
+    return segment().failed() ? segment().failure() : absl::OkStatus();
+  }
+
  private:
   const ShmSegment& segment() const { return meeting_.segment; }
   ShmRank& mine() const { return segment().rank(rank_); }
