@@ -87,39 +87,41 @@ struct CudaApi {
 };
 
 // X(member, symbol, result, parameters).
-#define DS_CUBLASLT_FUNCTIONS(X)                                            \
-  X(GetVersion, cublasLtGetVersion, size_t, ())                             \
-  X(GetStatusName, cublasLtGetStatusName, const char*, (CublasStatus))      \
-  X(Create, cublasLtCreate, CublasStatus, (CublasLtHandle*))                \
-  X(Destroy, cublasLtDestroy, CublasStatus, (CublasLtHandle))               \
-  X(MatmulDescCreate, cublasLtMatmulDescCreate, CublasStatus,               \
-    (CublasLtDesc*, int compute, int scale))                                \
-  X(MatmulDescDestroy, cublasLtMatmulDescDestroy, CublasStatus,             \
-    (CublasLtDesc))                                                         \
-  X(MatmulDescSetAttribute, cublasLtMatmulDescSetAttribute, CublasStatus,   \
-    (CublasLtDesc, int, const void*, size_t))                               \
-  X(MatrixLayoutCreate, cublasLtMatrixLayoutCreate, CublasStatus,           \
-    (CublasLtLayout*, int type, uint64_t rows, uint64_t cols, int64_t ld))  \
-  X(MatrixLayoutDestroy, cublasLtMatrixLayoutDestroy, CublasStatus,         \
-    (CublasLtLayout))                                                       \
-  X(MatmulPreferenceCreate, cublasLtMatmulPreferenceCreate, CublasStatus,   \
-    (CublasLtPreference*))                                                  \
-  X(MatmulPreferenceDestroy, cublasLtMatmulPreferenceDestroy, CublasStatus, \
-    (CublasLtPreference))                                                   \
-  X(MatmulPreferenceSetAttribute, cublasLtMatmulPreferenceSetAttribute,     \
-    CublasStatus, (CublasLtPreference, int, const void*, size_t))           \
-  X(MatmulAlgoGetHeuristic, cublasLtMatmulAlgoGetHeuristic, CublasStatus,   \
-    (CublasLtHandle, CublasLtDesc, CublasLtLayout a, CublasLtLayout b,      \
-     CublasLtLayout c, CublasLtLayout d, CublasLtPreference, int wanted,    \
-     CublasLtHeuristic*, int* found))                                       \
-  X(MatmulAlgoCheck, cublasLtMatmulAlgoCheck, CublasStatus,                 \
-    (CublasLtHandle, CublasLtDesc, CublasLtLayout a, CublasLtLayout b,      \
-     CublasLtLayout c, CublasLtLayout d, const CublasLtAlgo*,               \
-     CublasLtHeuristic*))                                                   \
-  X(Matmul, cublasLtMatmul, CublasStatus,                                   \
-    (CublasLtHandle, CublasLtDesc, const void* alpha, const void* a,        \
-     CublasLtLayout, const void* b, CublasLtLayout, const void* beta,       \
-     const void* c, CublasLtLayout, void* d, CublasLtLayout,                \
+#define DS_CUBLASLT_FUNCTIONS(X)                                              \
+  X(GetVersion, cublasLtGetVersion, size_t, ())                               \
+  X(GetStatusName, cublasLtGetStatusName, const char*, (CublasStatus))        \
+  X(Create, cublasLtCreate, CublasStatus, (CublasLtHandle*))                  \
+  X(Destroy, cublasLtDestroy, CublasStatus, (CublasLtHandle))                 \
+  X(MatmulDescCreate, cublasLtMatmulDescCreate, CublasStatus,                 \
+    (CublasLtDesc*, int compute, int scale))                                  \
+  X(MatmulDescDestroy, cublasLtMatmulDescDestroy, CublasStatus,               \
+    (CublasLtDesc))                                                           \
+  X(MatmulDescSetAttribute, cublasLtMatmulDescSetAttribute, CublasStatus,     \
+    (CublasLtDesc, int, const void*, size_t))                                 \
+  X(MatrixLayoutCreate, cublasLtMatrixLayoutCreate, CublasStatus,             \
+    (CublasLtLayout*, int type, uint64_t rows, uint64_t cols, int64_t ld))    \
+  X(MatrixLayoutDestroy, cublasLtMatrixLayoutDestroy, CublasStatus,           \
+    (CublasLtLayout))                                                         \
+  X(MatrixLayoutSetAttribute, cublasLtMatrixLayoutSetAttribute, CublasStatus, \
+    (CublasLtLayout, int, const void*, size_t))                               \
+  X(MatmulPreferenceCreate, cublasLtMatmulPreferenceCreate, CublasStatus,     \
+    (CublasLtPreference*))                                                    \
+  X(MatmulPreferenceDestroy, cublasLtMatmulPreferenceDestroy, CublasStatus,   \
+    (CublasLtPreference))                                                     \
+  X(MatmulPreferenceSetAttribute, cublasLtMatmulPreferenceSetAttribute,       \
+    CublasStatus, (CublasLtPreference, int, const void*, size_t))             \
+  X(MatmulAlgoGetHeuristic, cublasLtMatmulAlgoGetHeuristic, CublasStatus,     \
+    (CublasLtHandle, CublasLtDesc, CublasLtLayout a, CublasLtLayout b,        \
+     CublasLtLayout c, CublasLtLayout d, CublasLtPreference, int wanted,      \
+     CublasLtHeuristic*, int* found))                                         \
+  X(MatmulAlgoCheck, cublasLtMatmulAlgoCheck, CublasStatus,                   \
+    (CublasLtHandle, CublasLtDesc, CublasLtLayout a, CublasLtLayout b,        \
+     CublasLtLayout c, CublasLtLayout d, const CublasLtAlgo*,                 \
+     CublasLtHeuristic*))                                                     \
+  X(Matmul, cublasLtMatmul, CublasStatus,                                     \
+    (CublasLtHandle, CublasLtDesc, const void* alpha, const void* a,          \
+     CublasLtLayout, const void* b, CublasLtLayout, const void* beta,         \
+     const void* c, CublasLtLayout, void* d, CublasLtLayout,                  \
      const CublasLtAlgo*, void* workspace, size_t workspace_bytes, CUstream))
 
 struct CublasLtApi {

@@ -102,6 +102,7 @@ inline constexpr int kCublasCompute32F = 68;          // cublasComputeType_t
 inline constexpr int kCublasOpN = 0, kCublasOpT = 1;  // cublasOperation_t
 inline constexpr int kCudaR32F = 0, kCudaR16F = 2, kCudaR16BF = 14;
 inline constexpr int kMatmulDescTransA = 3, kMatmulDescTransB = 4;
+inline constexpr int kMatrixLayoutCols = 3;
 inline constexpr int kMatmulPrefMaxWorkspaceBytes = 1, kMatmulPrefAlignA = 5,
                      kMatmulPrefAlignB = 6, kMatmulPrefAlignC = 7,
                      kMatmulPrefAlignD = 8;

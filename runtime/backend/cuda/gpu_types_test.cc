@@ -153,6 +153,7 @@ static_assert(kCudaR32F == CUDA_R_32F && kCudaR16F == CUDA_R_16F &&
               kCudaR16BF == CUDA_R_16BF);
 static_assert(kMatmulDescTransA == CUBLASLT_MATMUL_DESC_TRANSA);
 static_assert(kMatmulDescTransB == CUBLASLT_MATMUL_DESC_TRANSB);
+static_assert(kMatrixLayoutCols == CUBLASLT_MATRIX_LAYOUT_COLS);
 static_assert(kMatmulPrefMaxWorkspaceBytes ==
               CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
 static_assert(kMatmulPrefAlignA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
