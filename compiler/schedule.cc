@@ -10,17 +10,9 @@
 #include "absl/strings/strip.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/status_macros.h"
-#include "schema/plan_format.h"
 
 namespace deepslice {
 namespace {
-
-// The N of "layers.N.x", else -1.
-int LayerOf(absl::string_view name) {
-  if (!absl::ConsumePrefix(&name, "layers.")) return -1;
-  int layer;
-  return absl::SimpleAtoi(name.substr(0, name.find('.')), &layer) ? layer : -1;
-}
 
 // Which named dim scales the value, and bytes for one unit of it.
 absl::StatusOr<ScheduledSlot> SizeOf(const Value& v,
@@ -48,54 +40,12 @@ absl::StatusOr<ScheduledSlot> SizeOf(const Value& v,
   return size;
 }
 
-// Hands out slots over time: a freed slot of the same dim is taken again.
-class SlotPool {
- public:
-  explicit SlotPool(std::vector<ScheduledSlot>* slots) : slots_(*slots) {}
-
-  int Take(const ScheduledSlot& need) {
-    int best = -1;
-    for (size_t i = 0; i < free_.size(); ++i) {
-      const ScheduledSlot& s = slots_[free_[i]];
-      if (s.dim != need.dim) continue;
-      if (best < 0 || Better(s, slots_[free_[best]], need)) best = i;
-    }
-    if (best < 0) {
-      slots_.push_back(need);
-      return static_cast<int>(slots_.size()) - 1;
-    }
-    const int slot = free_[best];
-    free_.erase(free_.begin() + best);
-    slots_[slot].bytes_per_unit =
-        std::max(slots_[slot].bytes_per_unit, need.bytes_per_unit);
-    return slot;
-  }
-  void Give(int slot) { free_.push_back(slot); }
-
- private:
-  // The smallest that holds `need`; where none does, the one that grows least.
-  static bool Better(const ScheduledSlot& a, const ScheduledSlot& b,
-                     const ScheduledSlot& need) {
-    const bool a_fits = a.bytes_per_unit >= need.bytes_per_unit;
-    const bool b_fits = b.bytes_per_unit >= need.bytes_per_unit;
-    if (a_fits != b_fits) return a_fits;
-    return a_fits ? a.bytes_per_unit < b.bytes_per_unit
-                  : a.bytes_per_unit > b.bytes_per_unit;
-  }
-
-  std::vector<ScheduledSlot>& slots_;
-  std::vector<int> free_;
-};
-
 }  // namespace
 
-int64_t Schedule::ArenaBytes(const std::vector<int64_t>& extents) const {
-  int64_t total = 0;
-  for (const ScheduledSlot& s : slots) {
-    total += RoundUp(s.bytes_per_unit * (s.dim < 0 ? 1 : extents[s.dim]),
-                     kSlotAlignment);
-  }
-  return total;
+int LayerOf(absl::string_view name) {
+  if (!absl::ConsumePrefix(&name, "layers.")) return -1;
+  int layer;
+  return absl::SimpleAtoi(name.substr(0, name.find('.')), &layer) ? layer : -1;
 }
 
 absl::StatusOr<Schedule> MakeSchedule(const Graph& graph,
@@ -161,6 +111,17 @@ absl::StatusOr<Schedule> MakeSchedule(const Graph& graph,
     }
   }
   return out;
+}
+
+int64_t CacheBytes(const Graph& graph, const StepCeilings& ceilings) {
+  const int64_t tokens =
+      ceilings.kv_block * ceilings.max_batch * ceilings.blocks_per_seq();
+  int64_t bytes = 0;
+  for (const auto& s : graph.states()) {
+    bytes +=
+        2 * s->kv_heads * s->head_dim * EncodingBits(s->encoding) / 8 * tokens;
+  }
+  return bytes;
 }
 
 std::vector<std::string> CollectiveLines(const Graph& graph) {

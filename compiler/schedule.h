@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "compiler/slot_pool.h"
 #include "ir/graph.h"
 
 namespace deepslice {
@@ -21,18 +23,6 @@ struct StepCeilings {
   int64_t blocks_per_seq() const {
     return (max_seq_len + kv_block - 1) / kv_block;
   }
-};
-
-struct ScheduledDim {
-  std::string name;  // "T", "R", "S", "B"
-  int64_t maximum;
-};
-
-// An offset-free piece of the arena: bytes_per_unit bytes for each of the named
-// dim's units (dim >= 0), or that many bytes once (dim < 0).
-struct ScheduledSlot {
-  int dim = -1;
-  int64_t bytes_per_unit = 0;
 };
 
 struct ScheduledBuffer {
@@ -60,14 +50,22 @@ struct Schedule {
 
   // Bytes of the arena with every named dim at `extents` (one per dims entry),
   // each slot rounded up to 256.
-  int64_t ArenaBytes(const std::vector<int64_t>& extents) const;
+  int64_t ArenaBytes(const std::vector<int64_t>& extents) const {
+    return deepslice::ArenaBytes(slots, extents);
+  }
 };
+
+// The N of "layers.N.x", else -1.
+int LayerOf(absl::string_view name);
 
 // Steps in the graph's order. Buffers that are never alive together share a
 // slot, the smallest that is large enough. Pointers in the result refer to
 // `graph`, which must outlive it.
 absl::StatusOr<Schedule> MakeSchedule(const Graph& graph,
                                       const StepCeilings& ceilings);
+
+// Bytes of the caches of all sequences at the ceilings.
+int64_t CacheBytes(const Graph& graph, const StepCeilings& ceilings);
 
 // One line per collective: "0 all_reduce tp f32 T x 64 %embed".
 std::vector<std::string> CollectiveLines(const Graph& graph);

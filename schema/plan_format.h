@@ -27,7 +27,8 @@ struct StepInfo {
   int32_t rows;            // whose logits are wanted, at most R
   int32_t tiles;           // of input "tiles", at most Q
   int32_t blocks_per_seq;  // row stride of the block table in this run
-  int32_t sampled_rows;    // rows that the sampler serves: 0 or `rows`
+  int32_t sampled_rows;    // rows that the sampler serves: 0 or `rows`, then
+                           // at most S (a row of each sequence)
   int32_t reserved[11];
 };
 static_assert(sizeof(StepInfo) == 64);

@@ -1,0 +1,120 @@
+// A step program for a GPU as plain data: what the plan holds of it, before it
+// is a FlatBuffer.
+#ifndef DEEPSLICE_COMPILER_GPU_GPU_PROGRAM_H_
+#define DEEPSLICE_COMPILER_GPU_GPU_PROGRAM_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/slot_pool.h"
+#include "kernels/cuda/kernel_spec.h"
+#include "schema/base/dtype.h"
+
+namespace deepslice {
+
+// dim < 0: the number `size`; else that named dim of the program.
+struct GpuExtent {
+  int64_t size = 0;
+  int dim = -1;
+  bool operator==(const GpuExtent& o) const {
+    return dim == o.dim && (dim >= 0 || size == o.size);
+  }
+};
+
+struct GpuBuffer {
+  std::string name;  // of the IR's value, where it is one
+  DType dtype = DType::kF32;
+  std::vector<GpuExtent> extents;
+  int slot = -1;  // -1: a program input
+  // Alive over [first_step, last_step]; -1: no step uses it.
+  int first_step = -1, last_step = -1;
+};
+
+// Numbered as fb::OperandKind.
+struct GpuOperand {
+  enum class Kind : uint8_t { kNone, kBuffer, kWeight, kState, kSync, kScales };
+  Kind kind = Kind::kNone;
+  int index = -1;
+
+  static GpuOperand None() { return {}; }
+  static GpuOperand Buffer(int i) { return {Kind::kBuffer, i}; }
+  static GpuOperand Weight(int i) { return {Kind::kWeight, i}; }
+  static GpuOperand State(int i) { return {Kind::kState, i}; }
+  static GpuOperand Sync(int i) { return {Kind::kSync, i}; }
+};
+
+struct GpuGrid {
+  int64_t times = 1, per_block = 1;
+  int dim = -1;
+};
+
+// The fields of its kind only. Steps run in order on one stream.
+struct GpuStep {
+  // Numbered as fb::StepKind.
+  enum class Kind : uint8_t { kLaunch = 0, kGemm = 1, kCollective = 2 };
+  // Numbered as fb::CollectiveKind.
+  enum class Collective : uint8_t { kAllReduce, kAllGather, kBroadcast };
+
+  Kind kind = Kind::kLaunch;
+  std::string name;  // the result's in the IR
+  int layer = -1;
+  std::vector<int> outputs;  // buffers; one but for launches
+
+  int kernel = -1;  // kLaunch: index into GpuPrograms::kernels
+  std::vector<GpuOperand> operands;
+  std::array<GpuGrid, 3> grid;
+  std::array<uint32_t, 3> block = {1, 1, 1};
+  uint32_t shared_bytes = 0;
+  bool programmatic = false;
+  int64_t sync_words = 0;  // that its sync operand begins
+
+  int a = -1, weight = -1, residual = -1;  // kGemm; buffer, weight, buffer
+
+  Collective collective = Collective::kAllReduce;  // kCollective
+  int sequence = 0;
+  DType dtype = DType::kF32;
+  int input = -1;
+  int64_t columns = 0;
+
+  std::vector<int> Reads() const;  // buffers
+};
+
+struct GpuProgram {
+  std::string name;  // "step", "decode_4"
+  int bucket = 0;    // see Program of plan.fbs
+  int64_t tile_tokens = 0;
+  std::vector<ScheduledDim> dims;
+  std::vector<ScheduledSlot> slots;
+  std::vector<GpuBuffer> buffers;
+  std::vector<GpuStep> steps;
+  std::vector<int> inputs, outputs;  // buffers
+  int64_t sync_words = 0;
+};
+
+// All programs of one rank for one target.
+struct GpuPrograms {
+  std::vector<GpuProgram> programs;  // "step" first, then by bucket
+  // By first use, then those that the runtime launches by itself. No two of the
+  // same source and entry.
+  std::vector<KernelSpec> kernels;
+  std::vector<int> service;  // indexes of the latter
+  int64_t sync_words = 0;    // the most of any program
+
+  // The largest program's, at the ceilings.
+  int64_t ArenaBytes() const;
+};
+
+// One line per collective, as CollectiveLines of schedule.h.
+std::vector<std::string> GpuCollectiveLines(const GpuProgram& program);
+
+// The program as text for people: its buffers, then a line a step.
+std::string PrintGpuProgram(const GpuProgram& program,
+                            const std::vector<KernelSpec>& kernels,
+                            const std::vector<std::string>& weight_names,
+                            const std::vector<std::string>& state_names);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_GPU_GPU_PROGRAM_H_
