@@ -1,0 +1,243 @@
+// Which attention kernel serves a shape, and how it is launched.
+#include "kernels/cuda/attention.h"
+
+#include <algorithm>
+#include <bit>
+#include <numbers>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "schema/base/check.h"
+
+namespace deepslice {
+namespace {
+
+// Of attention_decode.cuh, attention_append.cuh, attention_tile.cuh and
+// attention_simple.cuh.
+constexpr int64_t kDecodeThreads = 128, kAppendThreads = 256;
+constexpr int64_t kTileThreads = 128, kTileWarps = 4, kSimpleThreads = 256;
+constexpr int64_t kAppendTokens = 32, kAppendHeads = 4;
+// Parts whose weights one block joins; also what its shared memory holds.
+constexpr int64_t kMaxParts = 64;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+std::string FloatBits(double x) {
+  return absl::StrCat(std::bit_cast<uint32_t>(static_cast<float>(x)), "u");
+}
+
+// The same attention with the fewest different instances.
+AttentionShape Normalise(AttentionShape s) {
+  DS_CHECK(s.head_dim > 0 && s.group > 0 && s.block_tokens > 0);
+  if (s.kv_heads == 1) {  // all heads read it
+    s.group = std::max<int64_t>(1, s.heads);
+    s.head_offset = 0;
+  }
+  if (s.window >= s.max_context) s.window = 0;  // hides nothing
+  return s;
+}
+
+// ---- template arguments, as in attention_common.cuh ---------------------------
+
+std::string HeadsArg(const AttentionShape& s) {
+  return absl::StrCat("AttentionHeads<", s.heads, ", ", s.kv_heads, ", ",
+                      s.group, ", ", s.head_offset, ", ", s.head_dim, ">");
+}
+// Weights are powers of 2.
+std::string KeysArg(const AttentionShape& s) {
+  return absl::StrCat("AttentionKeys<", s.block_tokens, ", ", s.window, ", ",
+                      FloatBits(s.scale * std::numbers::log2e), ">");
+}
+std::string RotaryArg(const AttentionShape& s) {
+  return absl::StrCat("AttentionRotary<", s.head_dim, ", ", s.rotary_dim, ", ",
+                      static_cast<int>(s.style), ", ", FloatBits(s.rope_scale),
+                      ">");
+}
+std::string RowsArg(const AttentionShape& s, int64_t out_stride) {
+  return absl::StrCat("AttentionRows<", s.q_stride, ", ", s.q_offset, ", ",
+                      s.k_stride, ", ", s.k_offset, ", ", s.v_stride, ", ",
+                      s.v_offset, ", ", out_stride, ">");
+}
+// "32/8x128 bf16": query and KV heads, head size.
+std::string ShapeLabel(const AttentionShape& s) {
+  return absl::StrCat(s.heads, "/", s.kv_heads, "x", s.head_dim, " ",
+                      DTypeName(s.cache), s.window > 0 ? " window" : "");
+}
+
+// Both operands of a tensor core come from the cache as they lie there.
+bool TensorCore(const AttentionShape& s) {
+  return s.type == s.cache && (s.type == DType::kF16 || s.type == DType::kBF16);
+}
+
+// ---- decode --------------------------------------------------------------------
+
+struct DecodeChoice {
+  int64_t rows = 0;    // query heads of a block; 0: the simple kernel
+  int64_t passes = 1;  // blocks that share the query heads of a KV head
+  int64_t even = 1;    // parts that fill the GPU when sequences are alike
+  int64_t most = 1;    // parts of a sequence that is longer than the others
+};
+
+DecodeChoice ChooseDecode(const AttentionShape& s, const GpuTarget& target) {
+  DecodeChoice c;
+  if (!TensorCore(s) || s.head_dim % 32 != 0 || s.head_dim > 256 ||
+      s.block_tokens % 32 != 0 || s.out_stride % 4 != 0) {
+    return c;
+  }
+  // The joined sums of more rows of a large head do not fit 48 KiB.
+  const int64_t most_rows = s.head_dim > 128 ? 8 : 16;
+  c.passes = CeilDiv(s.group, most_rows);
+  c.rows = CeilDiv(s.group, c.passes);
+  // What registers let an SM hold: one block alone cannot cover the memory's
+  // latency.
+  const int64_t resident = s.head_dim > 64 ? 2 : 3;
+  const int64_t alike = s.tokens * s.kv_heads * c.passes;
+  c.even = std::clamp<int64_t>(resident * target.num_sms / alike, 1,
+                               std::min(kMaxParts, CeilDiv(s.max_context, 64)));
+  c.most = std::max(c.even, std::min<int64_t>(8, s.max_context / 2048));
+  return c;
+}
+
+KernelSpec SimpleDecode(const AttentionShape& s, const GpuTarget& target) {
+  KernelSpec spec;
+  spec.source = "attention_simple.cuh";
+  spec.entry = absl::StrCat(
+      "AttentionSimpleDecode<", CudaTypeName(s.type), ", ",
+      CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s), ", ",
+      RotaryArg(s), ", ", RowsArg(s, s.out_stride), ">");
+  spec.label =
+      absl::StrCat("attention_simple_decode ", ShapeLabel(s), " t", s.tokens);
+  spec.grid = {GridExtent{.times = s.group}, GridExtent{.times = s.kv_heads},
+               GridExtent{.dim = CountDim::kTokens}};
+  spec.block = {kSimpleThreads, 1, 1};
+  spec.programmatic = target.hopper();
+  return spec;
+}
+
+// ---- tiles ---------------------------------------------------------------------
+
+struct TileChoice {
+  bool simple = true;
+  int64_t tokens = 1;     // of a tile
+  int64_t pack = 1;       // query heads of a block
+  int64_t passes = 1;     // blocks that share the query heads of a KV head
+  int64_t row_tiles = 1;  // of 16 rows, for a warp
+  int64_t keys = 0;       // at a time
+  int64_t shared_bytes = 0;
+};
+
+TileChoice ChooseTile(const AttentionShape& s, const GpuTarget& target) {
+  TileChoice c;
+  // As many rows as a thread has registers for.
+  c.tokens = s.head_dim <= 128 ? 4 : s.head_dim <= 256 ? 2 : 1;
+  if (!TensorCore(s) || s.head_dim % 16 != 0 || s.head_dim > 256 ||
+      s.block_tokens % 8 != 0 || s.out_stride % 8 != 0 || s.scale <= 0) {
+    return c;
+  }
+  // Sums of 32 rows of 128, or 16 of 256, are what 255 registers hold.
+  const int64_t row_tiles = s.head_dim <= 128 ? 2 : 1;
+  const int64_t keys = s.head_dim <= 128 ? 64 : 32;
+  const int64_t rows = kTileWarps * 16 * row_tiles;
+  // q and k with rows of head_dim + 8, v with rows of keys + 8 elements.
+  const int64_t bytes = 2 * ((rows + keys) * (s.head_dim + 8) +
+                             s.head_dim * (keys + 8));
+  if (bytes > target.shared_bytes) return c;
+  c.simple = false;
+  c.passes = CeilDiv(s.group, 16);
+  c.pack = CeilDiv(s.group, c.passes);
+  c.tokens = rows / c.pack;
+  c.row_tiles = row_tiles;
+  c.keys = keys;
+  c.shared_bytes = bytes;
+  return c;
+}
+
+}  // namespace
+
+DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
+                                          const GpuTarget& target) {
+  const AttentionShape s = Normalise(shape);
+  const DecodeChoice c = ChooseDecode(s, target);
+  DecodeAttention result;
+  if (c.rows == 0) {
+    result.kernel = SimpleDecode(s, target);
+    return result;
+  }
+  KernelSpec& spec = result.kernel;
+  spec.source = "attention_decode.cuh";
+  spec.entry = absl::StrCat(
+      "AttentionDecode<", CudaTypeName(s.type), ", ", HeadsArg(s), ", ",
+      KeysArg(s), ", ", RotaryArg(s), ", ", RowsArg(s, s.out_stride), ", ",
+      c.rows, ", ", c.even, ", ", c.most, ">");
+  spec.label = absl::StrCat("attention_decode ", ShapeLabel(s), " t", s.tokens,
+                            " parts ", c.even, "..", c.most);
+  spec.grid = {GridExtent{.times = c.most},
+               GridExtent{.times = s.kv_heads * c.passes},
+               GridExtent{.dim = CountDim::kTokens}};
+  spec.block = {kDecodeThreads, 1, 1};
+  spec.programmatic = target.hopper();
+  if (c.most > 1) {
+    const int64_t heads = s.tokens * s.kv_heads * c.passes;
+    result.scratch_bytes = heads * c.most * c.rows * (s.head_dim + 4) * 4;
+    result.sync_words = heads;
+  }
+  return result;
+}
+
+KernelSpec SpecializeAppend(const AttentionShape& shape,
+                            const GpuTarget& target) {
+  const AttentionShape s = Normalise(shape);
+  KernelSpec spec;
+  spec.source = "attention_append.cuh";
+  spec.entry = absl::StrCat(
+      "AttentionAppend<", CudaTypeName(s.type), ", ", CudaTypeName(s.cache),
+      ", ", HeadsArg(s), ", ", KeysArg(s), ", ", RotaryArg(s), ", ",
+      RowsArg(s, s.heads * s.head_dim), ">");
+  spec.label = absl::StrCat("attention_append ", ShapeLabel(s));
+  const int64_t turned = CeilDiv(s.heads + s.kv_heads, kAppendHeads);
+  spec.grid = {
+      GridExtent{.per_block = kAppendTokens, .dim = CountDim::kTokens},
+      GridExtent{.times = turned + s.kv_heads}, GridExtent{}};
+  spec.block = {kAppendThreads, 1, 1};
+  spec.programmatic = target.hopper();
+  return spec;
+}
+
+KernelSpec SpecializeTileAttention(const AttentionShape& shape,
+                                   const GpuTarget& target) {
+  const AttentionShape s = Normalise(shape);
+  const TileChoice c = ChooseTile(s, target);
+  KernelSpec spec;
+  spec.programmatic = target.hopper();
+  spec.grid = {GridExtent{}, GridExtent{.dim = CountDim::kTiles}, GridExtent{}};
+  if (c.simple) {
+    spec.source = "attention_simple.cuh";
+    spec.entry = absl::StrCat(
+        "AttentionSimpleTile<", CudaTypeName(s.type), ", ",
+        CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s), ", ",
+        RowsArg(s, s.out_stride), ", ", c.tokens, ">");
+    spec.label = absl::StrCat("attention_simple_tile ", ShapeLabel(s));
+    spec.grid[0].times = s.heads;
+    spec.block = {kSimpleThreads, 1, 1};
+    return spec;
+  }
+  // Row tiles leave 16 bytes at a time, wherever a head begins.
+  DS_CHECK(s.q_stride % 8 == 0 && s.q_offset % 8 == 0);
+  spec.source = "attention_tile.cuh";
+  spec.entry = absl::StrCat(
+      "AttentionTile<", CudaTypeName(s.type), ", ", HeadsArg(s), ", ",
+      KeysArg(s), ", ", RowsArg(s, s.out_stride), ", ", c.pack, ", ",
+      c.row_tiles, ", ", c.keys, ">");
+  spec.label = absl::StrCat("attention_tile ", ShapeLabel(s));
+  spec.grid[0].times = s.kv_heads * c.passes;
+  spec.block = {kTileThreads, 1, 1};
+  spec.shared_bytes = static_cast<uint32_t>(c.shared_bytes);
+  return spec;
+}
+
+int64_t AttentionTileTokens(const AttentionShape& shape,
+                            const GpuTarget& target) {
+  return ChooseTile(Normalise(shape), target).tokens;
+}
+
+}  // namespace deepslice

@@ -1,0 +1,240 @@
+// What a warp of AttentionDecode does with its part of the keys.
+//
+// Fragments come straight from the cache, 16 bytes a lane, because the order of
+// a contraction is free as long as both operands agree. With g = lane / 4 and
+// c = lane % 4, of 32 tokens:
+//   S = Q . K^T: lane (g, c) holds elements d0 + 8c .. + 7 of Q's row g and of a
+//     key, for two mma. Column n of tile j is token 8 (n / 2) + 2j + n % 2, so
+//   P, as S comes out, holds tokens 8c + 2j, + 1 of row g in tile j: tokens
+//     8c .. 8c + 7 of the four tiles, just what
+//   O = P . V takes beside 16 bytes of a row of V^T.
+// So keys and values pass neither shared memory nor other lanes.
+#pragma once
+
+#include "attention_common.cuh"
+
+constexpr int kDecodeWarps = 4, kDecodeThreads = 32 * kDecodeWarps;
+constexpr int kDecodeGroup = 32;  // tokens that a warp takes at a time
+
+// Which keys of the cache a block reads: [begin, end), groups from `begin` on;
+// those before `first` are out of the window. The token's own key is not among
+// them: it is appended meanwhile.
+struct DecodePart {
+  int first, begin, end;
+  int parts;  // that the keys are cut into; this block has none if >= it
+};
+
+// Cut evenly, in multiples of 64 tokens: into kEven parts (which fill the GPU
+// when all sequences are alike), into up to kMost where a sequence is so long
+// that the others would wait for it.
+template <typename Keys, int kEven, int kMost>
+__device__ __forceinline__ DecodePart DecodePartOf(int position, int part) {
+  DecodePart p;
+  p.first = Keys::First(position);
+  const int start = p.first / kDecodeGroup * kDecodeGroup;
+  const int keys = p.first < position ? position - start : 0;
+  const int wanted =
+      max(1, max(min(kEven, CeilDiv(keys, 64)), min(kMost, keys / 2048)));
+  const int size = max(64, CeilDiv(keys, wanted * 64) * 64);
+  p.parts = max(1, CeilDiv(keys, size));
+  p.begin = start + part * size;
+  p.end = min(start + keys, p.begin + size);
+  return p;
+}
+
+// The online softmax of a warp: rows g and, when kRows > 8, g + 8.
+template <typename T, int kDim, int kRows>
+struct DecodeState {
+  static constexpr int kHalves = kRows > 8 ? 2 : 1;
+  float o[kDim / 8][4];
+  float most[kHalves], sum[kHalves];
+
+  __device__ __forceinline__ void Clear() {
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+      o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+    }
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) most[h] = MinusInfinity(), sum[h] = 0;
+  }
+
+  // Scores of 32 tokens (exponents of 2) become weights, packed as the operand
+  // of P . V: p[h][j] is tokens 8c + 2j, + 1 of row g + 8h. At least one score
+  // of each row must be finite.
+  __device__ __forceinline__ void Weigh(const float (&s)[4][4],
+                                        uint32_t (&p)[2][4]) {
+    float scale[2] = {1, 1};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (h >= kHalves) {
+        p[h][0] = p[h][1] = p[h][2] = p[h][3] = 0;
+        continue;
+      }
+      float x = most[h % kHalves];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        x = fmaxf(x, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
+      }
+      x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+      x = fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+      scale[h] = Exp2(most[h % kHalves] - x);
+      most[h % kHalves] = x;
+      float total = sum[h % kHalves] * scale[h];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float a = Exp2(s[j][2 * h] - x), b = Exp2(s[j][2 * h + 1] - x);
+        total += a + b;
+        p[h][j] = Pack2<T>(a, b);
+      }
+      sum[h % kHalves] = total;
+    }
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) {
+      o[i][0] *= scale[0], o[i][1] *= scale[0];
+      if (kHalves == 2) o[i][2] *= scale[1], o[i][3] *= scale[1];
+    }
+  }
+
+  // Adds weights . values for row tile `i` of V^T.
+  __device__ __forceinline__ void Add(int i, const uint32_t (&p)[2][4],
+                                      uint4 v) {
+    Mma<T>(o[i], p[0][0], p[1][0], p[0][1], p[1][1], v.x, v.y);
+    Mma<T>(o[i], p[0][2], p[1][2], p[0][3], p[1][3], v.z, v.w);
+  }
+};
+
+// The parts of 16 bytes, tokens 8c .. 8c + 7 of a group, that lie in
+// [first, end), as masks; both bounds relative to the group.
+__device__ __forceinline__ uint4 DecodeMask(int first, int end, int c) {
+  uint32_t m[4];
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const int lo = 8 * c + 2 * w, hi = lo + 1;
+    m[w] = (lo >= first && lo < end ? 0x0000ffffu : 0u) |
+           (hi >= first && hi < end ? 0xffff0000u : 0u);
+  }
+  return make_uint4(m[0], m[1], m[2], m[3]);
+}
+__device__ __forceinline__ uint4 And(uint4 a, uint4 b) {
+  return make_uint4(a.x & b.x, a.y & b.y, a.z & b.z, a.w & b.w);
+}
+
+// Attends `state` over the groups g0, g0 + 32 * kDecodeWarps, .. of the part.
+// q: rotated rows in shared memory, row stride kQStride. table: the sequence's
+// row of the block table.
+template <typename T, typename Heads, typename Keys, int kRows, int kQStride>
+struct DecodeLoop {
+  static constexpr int kDim = Heads::dim, kChunks = kDim / 32;
+  static constexpr int kStep = kDecodeGroup * kDecodeWarps;
+  // Keys of a whole group and all its values are in flight while the group
+  // before is worked on, where registers allow it.
+  static constexpr bool kAhead = kDim <= 128;
+  static constexpr int kKeyTiles = kAhead ? 4 : 1;
+  static constexpr int kValueTiles = kAhead ? kDim / 8 : 4;
+  static_assert(kDim % 32 == 0 && kDim <= 256, "the simple kernel takes these");
+  using Cache = AttentionCache<T, Heads, Keys>;
+
+  T* state;
+  const int* table;
+  int kv, g, c;
+  uint4 keys[kKeyTiles][kChunks];
+
+  __device__ __forceinline__ int Block(int token) const {
+    return table[token / Keys::block_tokens];
+  }
+  // Tile j of the keys of the group at `token`.
+  __device__ __forceinline__ void LoadKeys(int block, int token, int j,
+                                           uint4 (&to)[kChunks]) const {
+    const T* row = Cache::KeysOf(state, block, kv) +
+                   (token % Keys::block_tokens + 8 * (g / 2) + 2 * j + g % 2) *
+                       kDim +
+                   8 * c;
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) to[i] = Load16(row + 32 * i);
+  }
+  __device__ __forceinline__ void Prefetch(int block, int token) {
+    if constexpr (kAhead) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) LoadKeys(block, token, j, keys[j]);
+    }
+  }
+
+  __device__ __forceinline__ void Scores(const T* q, int block, int token,
+                                         float (&s)[4][4]) {
+    const T* low = q + min(g, kRows - 1) * kQStride + 8 * c;
+    const T* high = q + min(g + 8, kRows - 1) * kQStride + 8 * c;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+      if constexpr (!kAhead) LoadKeys(block, token, j, keys[0]);
+#pragma unroll
+      for (int i = 0; i < kChunks; ++i) {
+        const uint4 k = keys[j % kKeyTiles][i];
+        const uint4 a = *reinterpret_cast<const uint4*>(low + 32 * i);
+        uint4 b = make_uint4(0, 0, 0, 0);
+        if (kRows > 8) b = *reinterpret_cast<const uint4*>(high + 32 * i);
+        Mma<T>(s[j], a.x, b.x, a.y, b.y, k.x, k.y);
+        Mma<T>(s[j], a.z, b.z, a.w, b.w, k.z, k.w);
+      }
+    }
+  }
+
+  // Keys of the first group must have been asked for by Prefetch.
+  __device__ __forceinline__ void Run(const T* q, const DecodePart& part,
+                                      int token, int block,
+                                      DecodeState<T, kDim, kRows>& sums) {
+    for (; token < part.end; token += kStep) {
+      const int next = token + kStep;
+      const int next_block = next < part.end ? Block(next) : 0;
+      const T* values = Cache::ValuesOf(state, block, kv) +
+                        g * Keys::block_tokens + token % Keys::block_tokens +
+                        8 * c;
+      uint4 v[kValueTiles];
+      if constexpr (kAhead) {
+#pragma unroll
+        for (int i = 0; i < kValueTiles; ++i) {
+          v[i] = Load16(values + 8 * i * Keys::block_tokens);
+        }
+      }
+      float s[4][4];
+      Scores(q, block, token, s);
+      if (next < part.end) Prefetch(next_block, next);
+
+      const bool edge =
+          token < part.first || token + kDecodeGroup > part.end;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int at = token + 8 * c + 2 * j + i % 2;
+          s[j][i] *= Keys::Scale();
+          if (edge && (at < part.first || at >= part.end)) {
+            s[j][i] = MinusInfinity();
+          }
+        }
+      }
+      uint32_t p[2][4];
+      sums.Weigh(s, p);
+
+      // A column without a token may hold what another sequence left, even
+      // infinities, which a weight of zero does not silence.
+      const uint4 mask = DecodeMask(part.first - token, part.end - token, c);
+#pragma unroll
+      for (int t = 0; t < kDim / 8; t += kValueTiles) {
+        if constexpr (!kAhead) {
+#pragma unroll
+          for (int i = 0; i < kValueTiles; ++i) {
+            v[i] = Load16(values + 8 * (t + i) * Keys::block_tokens);
+          }
+        }
+        if (edge) {
+#pragma unroll
+          for (int i = 0; i < kValueTiles; ++i) v[i] = And(v[i], mask);
+        }
+#pragma unroll
+        for (int i = 0; i < kValueTiles; ++i) sums.Add(t + i, p, v[i]);
+      }
+      block = next_block;
+    }
+  }
+};

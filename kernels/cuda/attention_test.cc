@@ -1,0 +1,221 @@
+// Which attention kernel a shape gets, and the grid and memory that go with it.
+#include "kernels/cuda/attention.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace deepslice {
+namespace {
+
+GpuTarget H200() {
+  GpuTarget t;
+  t.name = "sm_90a";
+  t.major = 9;
+  t.num_sms = 132;
+  t.shared_bytes = 232448;
+  return t;
+}
+
+// 8B: q, k and v side by side in one row.
+AttentionShape Fused(int64_t heads, int64_t kv_heads, int64_t dim) {
+  AttentionShape s;
+  s.heads = heads;
+  s.kv_heads = kv_heads;
+  s.group = heads / kv_heads;
+  s.head_dim = s.rotary_dim = dim;
+  s.scale = 0.125;
+  s.q_stride = s.k_stride = s.v_stride = (heads + 2 * kv_heads) * dim;
+  s.k_offset = heads * dim;
+  s.v_offset = (heads + kv_heads) * dim;
+  s.out_stride = heads * dim;
+  s.max_context = 16384;
+  return s;
+}
+AttentionShape RotatedQ(AttentionShape s) {
+  s.q_stride = s.heads * s.head_dim;
+  s.q_offset = 0;
+  return s;
+}
+
+int64_t Parts(const KernelSpec& spec) { return spec.grid[0].times; }
+
+TEST(DecodeAttention, NamesEveryNumberOfTheInstance) {
+  AttentionShape s = Fused(6, 2, 64);
+  s.head_offset = 1;
+  s.group = 4;
+  s.window = 100;
+  s.scale = 1;
+  s.style = RopeStyle::kInterleaved;
+  s.rotary_dim = 48;
+  const KernelSpec spec = SpecializeDecodeAttention(s, H200()).kernel;
+  EXPECT_EQ(spec.source, "attention_decode.cuh");
+  // 1069066811: the float log2(e); 1065353216: 1.
+  EXPECT_EQ(spec.entry,
+            "AttentionDecode<bf16, AttentionHeads<6, 2, 4, 1, 64>, "
+            "AttentionKeys<64, 100, 1069066811u>, "
+            "AttentionRotary<64, 48, 1, 1065353216u>, "
+            "AttentionRows<640, 0, 640, 384, 640, 512, 384>, 4, 64, 64>");
+  EXPECT_TRUE(spec.programmatic);
+  EXPECT_EQ(spec.block[0], 128u);
+}
+
+TEST(DecodeAttention, CutsSequencesSoThatTheGpuIsFull) {
+  AttentionShape s = Fused(32, 8, 128);
+  const DecodeAttention one = SpecializeDecodeAttention(s, H200());
+  EXPECT_EQ(Parts(one.kernel), 33);  // 33 * 8 blocks on 132 SMs
+  EXPECT_EQ(one.kernel.grid[1].times, 8);
+  EXPECT_EQ(one.kernel.grid[2].dim, CountDim::kTokens);
+  EXPECT_EQ(one.sync_words, 8);
+  EXPECT_EQ(one.scratch_bytes, 8 * 33 * 4 * (128 + 4) * 4);
+  s.tokens = 4;
+  EXPECT_EQ(Parts(SpecializeDecodeAttention(s, H200()).kernel), 8);
+}
+
+TEST(DecodeAttention, CutsOnlyLongSequencesOfLargeBatches) {
+  AttentionShape s = Fused(32, 8, 128);
+  s.tokens = 32;
+  EXPECT_NE(SpecializeDecodeAttention(s, H200()).kernel.entry.find("4, 1, 8>"),
+            std::string::npos);
+  s.max_context = 2048;
+  const DecodeAttention whole = SpecializeDecodeAttention(s, H200());
+  EXPECT_EQ(Parts(whole.kernel), 1);
+  EXPECT_EQ(whole.scratch_bytes, 0);
+  EXPECT_EQ(whole.sync_words, 0);
+}
+
+TEST(DecodeAttention, HasNoMorePartsThanTheContextFills) {
+  AttentionShape s = Fused(32, 8, 128);
+  s.max_context = 300;
+  EXPECT_EQ(Parts(SpecializeDecodeAttention(s, H200()).kernel), 5);
+}
+
+TEST(DecodeAttention, SharesLargeGroupsAmongBlocks) {
+  // 71 heads on one KV head: 5 blocks of up to 15 rows.
+  const AttentionShape s = Fused(71, 1, 64);
+  const DecodeAttention d = SpecializeDecodeAttention(s, H200());
+  EXPECT_EQ(d.kernel.grid[1].times, 5);
+  EXPECT_NE(d.kernel.entry.find(", 15, "), std::string::npos);
+  // Twice the head size, half the rows.
+  const DecodeAttention large =
+      SpecializeDecodeAttention(Fused(12, 1, 256), H200());
+  EXPECT_EQ(large.kernel.grid[1].times, 2);
+  EXPECT_NE(large.kernel.entry.find(", 6, "), std::string::npos);
+}
+
+TEST(DecodeAttention, GivesOneKvHeadOnlyTheHeadsThatAreHere) {
+  AttentionShape s = Fused(3, 1, 64);
+  s.group = 8;
+  s.head_offset = 4;  // half of the group lives on another rank
+  const KernelSpec spec = SpecializeDecodeAttention(s, H200()).kernel;
+  EXPECT_NE(spec.entry.find("AttentionHeads<3, 1, 3, 0, 64>"),
+            std::string::npos);
+}
+
+TEST(DecodeAttention, ForgetsAWindowThatHidesNothing) {
+  AttentionShape s = Fused(6, 2, 64);
+  const std::string none = SpecializeDecodeAttention(s, H200()).kernel.entry;
+  s.window = s.max_context;
+  EXPECT_EQ(SpecializeDecodeAttention(s, H200()).kernel.entry, none);
+  s.window = s.max_context - 1;
+  EXPECT_NE(SpecializeDecodeAttention(s, H200()).kernel.entry, none);
+}
+
+TEST(DecodeAttention, FallsBackForWhatTensorCoresDoNotTake) {
+  const auto source = [](const AttentionShape& s) {
+    return SpecializeDecodeAttention(s, H200()).kernel.source;
+  };
+  AttentionShape s = Fused(6, 2, 64);
+  EXPECT_EQ(source(s), "attention_decode.cuh");
+  s.type = s.cache = DType::kF16;
+  EXPECT_EQ(source(s), "attention_decode.cuh");
+  s.type = DType::kF32;
+  EXPECT_EQ(source(s), "attention_simple.cuh");
+  s.cache = DType::kF32;
+  EXPECT_EQ(source(s), "attention_simple.cuh");
+  EXPECT_EQ(source(Fused(6, 2, 10)), "attention_simple.cuh");
+  EXPECT_EQ(source(Fused(6, 2, 48)), "attention_simple.cuh");
+  EXPECT_EQ(source(Fused(6, 2, 288)), "attention_simple.cuh");
+  s = Fused(6, 2, 64);
+  s.block_tokens = 16;
+  EXPECT_EQ(source(s), "attention_simple.cuh");
+}
+
+TEST(DecodeAttention, SimpleKernelHasABlockForEachMember) {
+  const DecodeAttention d = SpecializeDecodeAttention(Fused(6, 2, 10), H200());
+  EXPECT_EQ(d.kernel.grid[0].times, 3);
+  EXPECT_EQ(d.kernel.grid[1].times, 2);
+  EXPECT_EQ(d.kernel.grid[2].dim, CountDim::kTokens);
+  EXPECT_EQ(d.scratch_bytes, 0);
+}
+
+TEST(Append, WritesRotatedRowsOfHeadsOnly) {
+  AttentionShape s = Fused(6, 2, 10);
+  s.out_stride = 999;  // of the attention's output, not of rotated q
+  const KernelSpec spec = SpecializeAppend(s, H200());
+  EXPECT_NE(spec.entry.find("AttentionRows<100, 0, 100, 60, 100, 80, 60>"),
+            std::string::npos);
+  // 2 groups of q and k heads, 2 heads of v.
+  EXPECT_EQ(spec.grid[1].times, 4);
+  EXPECT_EQ(spec.grid[0].per_block, 32);
+  EXPECT_EQ(spec.grid[0].dim, CountDim::kTokens);
+}
+
+TEST(TileAttention, PacksTheHeadsOfAGroup) {
+  const AttentionShape s = RotatedQ(Fused(32, 8, 128));
+  EXPECT_EQ(AttentionTileTokens(s, H200()), 32);  // * 4 heads: 128 rows
+  const KernelSpec spec = SpecializeTileAttention(s, H200());
+  EXPECT_EQ(spec.source, "attention_tile.cuh");
+  EXPECT_EQ(spec.grid[0].times, 8);
+  EXPECT_EQ(spec.grid[1].dim, CountDim::kTiles);
+  // q 128 and k 64 rows of 136, v 128 rows of 72: three blocks fit an SM.
+  EXPECT_EQ(spec.shared_bytes, 2u * ((128 + 64) * 136 + 128 * 72));
+}
+
+TEST(TileAttention, TileTokensHoldForOddGroups) {
+  EXPECT_EQ(AttentionTileTokens(RotatedQ(Fused(21, 3, 64)), H200()), 128 / 7);
+  EXPECT_EQ(AttentionTileTokens(RotatedQ(Fused(71, 1, 64)), H200()), 128 / 15);
+  EXPECT_EQ(AttentionTileTokens(RotatedQ(Fused(5, 5, 64)), H200()), 128);
+  EXPECT_EQ(AttentionTileTokens(RotatedQ(Fused(4, 2, 256)), H200()), 32);
+}
+
+TEST(TileAttention, FallsBackForWhatTensorCoresDoNotTake) {
+  const auto source = [](const AttentionShape& s) {
+    return SpecializeTileAttention(s, H200()).source;
+  };
+  AttentionShape s = RotatedQ(Fused(6, 2, 80));
+  EXPECT_EQ(source(s), "attention_tile.cuh");
+  s.block_tokens = 24;
+  EXPECT_EQ(source(s), "attention_tile.cuh");
+  s.block_tokens = 20;
+  EXPECT_EQ(source(s), "attention_simple.cuh");
+  s = RotatedQ(Fused(6, 2, 10));
+  EXPECT_EQ(source(s), "attention_simple.cuh");
+  EXPECT_EQ(AttentionTileTokens(s, H200()), 4);
+  s = RotatedQ(Fused(6, 2, 512));
+  EXPECT_EQ(source(s), "attention_simple.cuh");
+  EXPECT_EQ(AttentionTileTokens(s, H200()), 1);
+  s = RotatedQ(Fused(6, 2, 64));
+  s.type = s.cache = DType::kF32;
+  EXPECT_EQ(source(s), "attention_simple.cuh");
+  EXPECT_EQ(SpecializeTileAttention(s, H200()).grid[0].times, 6);
+  // A card whose blocks have too little shared memory.
+  GpuTarget small = H200();
+  small.shared_bytes = 48 << 10;
+  s = RotatedQ(Fused(32, 8, 128));
+  EXPECT_EQ(SpecializeTileAttention(s, small).source, "attention_simple.cuh");
+  EXPECT_EQ(AttentionTileTokens(s, small), 4);
+}
+
+TEST(TileAttention, IsProgrammaticFromHopperOn) {
+  GpuTarget ampere = H200();
+  ampere.major = 8;
+  const AttentionShape s = RotatedQ(Fused(6, 2, 64));
+  EXPECT_TRUE(SpecializeTileAttention(s, H200()).programmatic);
+  EXPECT_FALSE(SpecializeTileAttention(s, ampere).programmatic);
+  EXPECT_FALSE(SpecializeAppend(s, ampere).programmatic);
+  EXPECT_FALSE(SpecializeDecodeAttention(s, ampere).kernel.programmatic);
+}
+
+}  // namespace
+}  // namespace deepslice
