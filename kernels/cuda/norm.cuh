@@ -17,6 +17,27 @@ __device__ __forceinline__ float RowSum(float x, float* warps) {
   return x;
 }
 
+// Calls f(vector, column) with each of a thread's vectors of a row: those in
+// `held`, or where kHeld is false, read again into its first.
+template <bool kHeld, int kWidth, int kCols, int kStride, typename X, int kSteps,
+          int kVec, typename F>
+__device__ __forceinline__ void EachVector(const X* in,
+                                           float (&held)[kSteps][kVec],
+                                           const F& f) {
+  const int begin = threadIdx.x * kVec;
+  if constexpr (kHeld) {
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      if (begin + i * kStride < kCols) f(held[i], begin + i * kStride);
+    }
+  } else {
+    for (int c = begin; c < kCols; c += kStride) {
+      LoadRow<kWidth>(in + c, held[0]);
+      f(held[0], c);
+    }
+  }
+}
+
 // threadIdx.x runs over a row, threadIdx.y over the rows of a block, of which
 // there is one when a row has more than a warp. kHeld: a thread keeps its
 // elements; else a row is so long that it reads them again.
@@ -31,7 +52,6 @@ __global__ void __launch_bounds__(kThreads* kRowsPerBlock)
   __shared__ float warps[32];
   constexpr int kStride = kThreads * kVec;
   constexpr int kSteps = (kCols + kStride - 1) / kStride;
-  const int begin = threadIdx.x * kVec;
   GridDone();
   GridWait();
   const int r = blockIdx.x * kRowsPerBlock + threadIdx.y;
@@ -44,50 +64,40 @@ __global__ void __launch_bounds__(kThreads* kRowsPerBlock)
   if constexpr (kHeld) {
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
-      const int c = begin + i * kStride;
+      const int c = threadIdx.x * kVec + i * kStride;
       if (c < kCols) LoadRow<kXWidth>(in + c, held[i]);
     }
   }
-  // Calls f with each of this thread's vectors and its first column.
-  const auto each = [&](auto f) {
-    if constexpr (kHeld) {
-#pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
-        if (begin + i * kStride < kCols) f(held[i], begin + i * kStride);
-      }
-    } else {
-      for (int c = begin; c < kCols; c += kStride) {
-        LoadRow<kXWidth>(in + c, held[0]);
-        f(held[0], c);
-      }
-    }
-  };
-
   float mean = 0;
   if constexpr (kLayer) {
     float sum = 0;
-    each([&](float(&v)[kVec], int) {
+    EachVector<kHeld, kXWidth, kCols, kStride>(
+        in, held, [&](float(&v)[kVec], int) {
 #pragma unroll
-      for (int j = 0; j < kVec; ++j) sum += v[j];
-    });
+          for (int j = 0; j < kVec; ++j) sum += v[j];
+        });
     mean = RowSum<kThreads>(sum, warps) / kCols;
   }
   float squares = 0;
-  each([&](float(&v)[kVec], int) {
+  EachVector<kHeld, kXWidth, kCols, kStride>(
+      in, held, [&](float(&v)[kVec], int) {
 #pragma unroll
-    for (int j = 0; j < kVec; ++j) squares += (v[j] - mean) * (v[j] - mean);
-  });
+        for (int j = 0; j < kVec; ++j) {
+          squares += (v[j] - mean) * (v[j] - mean);
+        }
+      });
   squares = RowSum<kThreads>(squares, warps);
   const float inverse = rsqrtf(squares / kCols + __uint_as_float(kEpsBits));
 
-  each([&](float(&v)[kVec], int c) {
-    float s[kVec], b[kVec] = {};
-    LoadRow<kParamWidth>(scale + c, s);
-    if constexpr (kBias) LoadRow<kParamWidth>(bias + c, b);
+  EachVector<kHeld, kXWidth, kCols, kStride>(
+      in, held, [&](float(&v)[kVec], int c) {
+        float s[kVec], b[kVec] = {};
+        LoadRow<kParamWidth>(scale + c, s);
+        if constexpr (kBias) LoadRow<kParamWidth>(bias + c, b);
 #pragma unroll
-    for (int j = 0; j < kVec; ++j) {
-      v[j] = (v[j] - mean) * inverse * s[j] + b[j];
-    }
-    StoreRow<kYWidth>(out + c, v);
-  });
+        for (int j = 0; j < kVec; ++j) {
+          v[j] = (v[j] - mean) * inverse * s[j] + b[j];
+        }
+        StoreRow<kYWidth>(out + c, v);
+      });
 }
