@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kDecodeThreads)
   using Scratch = DecodeScratch<Heads, kRows, kMost>;
 
   // Row kRows is the new key. Row strides keep the banks apart.
-  constexpr int kStride = kDim + 32, kSumStride = kDim + 8;
+  constexpr int kStride = kDim + 32, kSumStride = kDim + 4;
   __shared__ __align__(16) T rotated[kRows + 1][kStride];
   __shared__ float value[kDim];  // the new one
   __shared__ float2 angles[Rotary::half + 1];
@@ -104,11 +104,11 @@ __global__ void __launch_bounds__(kDecodeThreads)
   GridDone();
   GridWait();
 
-  // Everything that hangs on nothing is asked for at once.
+  // Everything that hangs on nothing is asked for at once, before the first
+  // question whether it is needed. (Rows beyond the step's are there, stale.)
   const int position = positions[t];
   const int* table =
       blocks + static_cast<int64_t>(slots[t]) * info->blocks_per_seq;
-  if (t >= info->tokens) return;
   constexpr int kUnits = (kRows + 1) * Rotary::units;
   constexpr int kSteps = CeilDiv(kUnits, kDecodeThreads);
   float2 raw[kSteps];
@@ -125,21 +125,32 @@ __global__ void __launch_bounds__(kDecodeThreads)
     if (u < Rotary::half) raw[i].y = ToFloat(x[Rotary::Second(u)]);
   }
   const float freq = tid < Rotary::half ? freqs[tid] : 0;
-  for (int d = tid; d < kDim; d += kDecodeThreads) {
-    value[d] = ToFloat(Rows::V(v, t)[kv * kDim + d]);
+  constexpr int kValueSteps = CeilDiv(kDim, kDecodeThreads);
+  T raw_value[kValueSteps];
+#pragma unroll
+  for (int i = 0; i < kValueSteps; ++i) {
+    const int d = min(i * kDecodeThreads + tid, kDim - 1);
+    raw_value[i] = Rows::V(v, t)[kv * kDim + d];
   }
+  const int tokens = info->tokens;
 
   const DecodePart part =
       DecodePartOf<Keys, kEven, kMost>(position, part_index);
-  if (part_index >= part.parts) return;
+  if (t >= tokens || part_index >= part.parts) return;
   DecodeLoop<T, Heads, Keys, kRows, kStride> loop = {state, table, kv, g, c};
   const int token = part.begin + warp * kDecodeGroup;
   int block = 0;
   if (token < part.end) {
     block = loop.Block(token);
-    loop.Prefetch(block, token);
+    loop.PrefetchKeys(block, token);
+    loop.PrefetchValues(block, token);
   }
 
+#pragma unroll
+  for (int i = 0; i < kValueSteps; ++i) {
+    const int d = i * kDecodeThreads + tid;
+    if (d < kDim) value[d] = ToFloat(raw_value[i]);
+  }
   if (tid < Rotary::half) angles[tid] = Rotary::Angle(position, freq);
   __syncthreads();
 #pragma unroll
@@ -162,14 +173,19 @@ __global__ void __launch_bounds__(kDecodeThreads)
       const int own = loop.Block(position);
       T* key = Cache::KeysOf(state, own, kv) + at * kDim;
       T* column = Cache::ValuesOf(state, own, kv) + at;
-      for (int d = tid; d < kDim; d += kDecodeThreads) {
+#pragma unroll
+      for (int i = 0; i < kValueSteps; ++i) {
+        const int d = i * kDecodeThreads + tid;
+        if (d >= kDim) continue;
         key[d] = rotated[kRows][d];
-        column[d * Keys::block_tokens] = FromFloat<T>(value[d]);
+        column[d * Keys::block_tokens] = raw_value[i];
       }
     }
     for (int row = warp; row < kRows; row += kDecodeWarps) {
       float dot = 0;
-      for (int d = lane; d < kDim; d += 32) {
+#pragma unroll
+      for (int i = 0; i < kDim / 32; ++i) {
+        const int d = lane + 32 * i;
         dot += ToFloat(rotated[row][d]) * ToFloat(rotated[kRows][d]);
       }
       dot = WarpSum(dot);
@@ -182,17 +198,21 @@ __global__ void __launch_bounds__(kDecodeThreads)
   loop.Run(&rotated[0][0], part, token, block, mine);
 #pragma unroll
   for (int h = 0; h < mine.kHalves; ++h) {
-    const int row = g + 8 * h;
     float sum = mine.sum[h];
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
-    if (row >= kRows) continue;
-    most[warp][row] = mine.most[h];
-    total[warp][row] = sum;
+    if (g + 8 * h < kRows) {
+      most[warp][g + 8 * h] = mine.most[h];
+      total[warp][g + 8 * h] = sum;
+    }
 #pragma unroll
-    for (int i = 0; i < kDim / 8; ++i) {
-      *reinterpret_cast<float2*>(&sums[warp][row][8 * i + 2 * c]) =
-          make_float2(mine.o[i][2 * h], mine.o[i][2 * h + 1]);
+    for (int j = 0; j < 4; ++j) {
+      const int row = 8 * h + 2 * c + j % 2;
+      if (row >= kRows) continue;
+#pragma unroll
+      for (int i = 0; i < kDim / 16; ++i) {
+        sums[warp][row][16 * i + 8 * (j / 2) + g] = mine.o[h][i][j];
+      }
     }
   }
   __syncthreads();

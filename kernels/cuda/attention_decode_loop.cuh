@@ -6,9 +6,10 @@
 //   S = Q . K^T: lane (g, c) holds elements d0 + 8c .. + 7 of Q's row g and of a
 //     key, for two mma. Column n of tile j is token 8 (n / 2) + 2j + n % 2, so
 //   P, as S comes out, holds tokens 8c + 2j, + 1 of row g in tile j: tokens
-//     8c .. 8c + 7 of the four tiles, just what
-//   O = P . V takes beside 16 bytes of a row of V^T.
-// So keys and values pass neither shared memory nor other lanes.
+//     8c .. 8c + 7 of the four tiles. As P^T that is just what
+//   O^T = V^T . P^T takes beside 16 bytes of a row of V^T.
+// So keys and values pass neither shared memory nor other lanes, and up to 8
+// query heads fill the 8 columns of O^T.
 #pragma once
 
 #include "attention_common.cuh"
@@ -42,64 +43,71 @@ __device__ __forceinline__ DecodePart DecodePartOf(int position, int part) {
   return p;
 }
 
-// The online softmax of a warp: rows g and, when kRows > 8, g + 8.
+// The online softmax of a warp: rows (query heads) g and, when kRows > 8, g + 8.
 template <typename T, int kDim, int kRows>
 struct DecodeState {
   static constexpr int kHalves = kRows > 8 ? 2 : 1;
-  float o[kDim / 8][4];
+  // o[h][i]: elements 16i + g (o[0], o[1]) and 16i + g + 8 of rows 8h + 2c and
+  // 8h + 2c + 1. Elsewhere a lane speaks of row g + 8h.
+  float o[kHalves][kDim / 16][4];
   float most[kHalves], sum[kHalves];
 
   __device__ __forceinline__ void Clear() {
 #pragma unroll
-    for (int i = 0; i < kDim / 8; ++i) {
-      o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
-    }
+    for (int h = 0; h < kHalves; ++h) {
+      most[h] = MinusInfinity(), sum[h] = 0;
 #pragma unroll
-    for (int h = 0; h < kHalves; ++h) most[h] = MinusInfinity(), sum[h] = 0;
+      for (int i = 0; i < kDim / 16; ++i) {
+        o[h][i][0] = o[h][i][1] = o[h][i][2] = o[h][i][3] = 0;
+      }
+    }
   }
 
-  // Scores of 32 tokens (exponents of 2) become weights, packed as the operand
-  // of P . V: p[h][j] is tokens 8c + 2j, + 1 of row g + 8h. At least one score
-  // of each row must be finite.
+  // Scores of 32 tokens (exponents of 2) become weights, packed as an operand:
+  // p[h][j] is tokens 8c + 2j, + 1 of row g + 8h. At least one score of each
+  // row must be finite.
   __device__ __forceinline__ void Weigh(const float (&s)[4][4],
-                                        uint32_t (&p)[2][4]) {
-    float scale[2] = {1, 1};
+                                        uint32_t (&p)[kHalves][4]) {
+    const int c = threadIdx.x % 4;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (h >= kHalves) {
-        p[h][0] = p[h][1] = p[h][2] = p[h][3] = 0;
-        continue;
-      }
-      float x = most[h % kHalves];
+    for (int h = 0; h < kHalves; ++h) {
+      float x = most[h];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         x = fmaxf(x, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
       }
       x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
       x = fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-      scale[h] = Exp2(most[h % kHalves] - x);
-      most[h % kHalves] = x;
-      float total = sum[h % kHalves] * scale[h];
+      const float shrink = Exp2(most[h] - x);
+      most[h] = x;
+      float total = sum[h] * shrink;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const float a = Exp2(s[j][2 * h] - x), b = Exp2(s[j][2 * h + 1] - x);
         total += a + b;
         p[h][j] = Pack2<T>(a, b);
       }
-      sum[h % kHalves] = total;
-    }
+      sum[h] = total;
+      // Row r is known to lanes 4r .. 4r + 3.
+      const float even = __shfl_sync(~0u, shrink, 8 * c);
+      const float odd = __shfl_sync(~0u, shrink, 8 * c + 4);
 #pragma unroll
-    for (int i = 0; i < kDim / 8; ++i) {
-      o[i][0] *= scale[0], o[i][1] *= scale[0];
-      if (kHalves == 2) o[i][2] *= scale[1], o[i][3] *= scale[1];
+      for (int i = 0; i < kDim / 16; ++i) {
+        o[h][i][0] *= even, o[h][i][1] *= odd;
+        o[h][i][2] *= even, o[h][i][3] *= odd;
+      }
     }
   }
 
-  // Adds weights . values for row tile `i` of V^T.
-  __device__ __forceinline__ void Add(int i, const uint32_t (&p)[2][4],
-                                      uint4 v) {
-    Mma<T>(o[i], p[0][0], p[1][0], p[0][1], p[1][1], v.x, v.y);
-    Mma<T>(o[i], p[0][2], p[1][2], p[0][3], p[1][3], v.z, v.w);
+  // Adds values . weights; low, high: tokens 8c .. 8c + 7 of elements 16i + g
+  // and 16i + g + 8.
+  __device__ __forceinline__ void Add(int i, const uint32_t (&p)[kHalves][4],
+                                      uint4 low, uint4 high) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      Mma<T>(o[h][i], low.x, high.x, low.y, high.y, p[h][0], p[h][1]);
+      Mma<T>(o[h][i], low.z, high.z, low.w, high.w, p[h][2], p[h][3]);
+    }
   }
 };
 
@@ -119,15 +127,14 @@ __device__ __forceinline__ uint4 And(uint4 a, uint4 b) {
   return make_uint4(a.x & b.x, a.y & b.y, a.z & b.z, a.w & b.w);
 }
 
-// Attends `state` over the groups g0, g0 + 32 * kDecodeWarps, .. of the part.
-// q: rotated rows in shared memory, row stride kQStride. table: the sequence's
-// row of the block table.
+// A warp's way through its groups of a part. table: the sequence's row of the
+// block table. q: rotated rows in shared memory, row stride kQStride.
 template <typename T, typename Heads, typename Keys, int kRows, int kQStride>
 struct DecodeLoop {
   static constexpr int kDim = Heads::dim, kChunks = kDim / 32;
   static constexpr int kStep = kDecodeGroup * kDecodeWarps;
-  // Keys of a whole group and all its values are in flight while the group
-  // before is worked on, where registers allow it.
+  // All keys and values of the next group are on their way while this one is
+  // worked on, where registers allow it; else a few rows at a time.
   static constexpr bool kAhead = kDim <= 128;
   static constexpr int kKeyTiles = kAhead ? 4 : 1;
   static constexpr int kValueTiles = kAhead ? kDim / 8 : 4;
@@ -138,25 +145,40 @@ struct DecodeLoop {
   const int* table;
   int kv, g, c;
   uint4 keys[kKeyTiles][kChunks];
+  uint4 values[kValueTiles];
 
   __device__ __forceinline__ int Block(int token) const {
     return table[token / Keys::block_tokens];
   }
   // Tile j of the keys of the group at `token`.
-  __device__ __forceinline__ void LoadKeys(int block, int token, int j,
-                                           uint4 (&to)[kChunks]) const {
+  __device__ __forceinline__ void LoadKeys(int block, int token, int j) {
     const T* row = Cache::KeysOf(state, block, kv) +
                    (token % Keys::block_tokens + 8 * (g / 2) + 2 * j + g % 2) *
                        kDim +
                    8 * c;
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i) to[i] = Load16(row + 32 * i);
+    for (int i = 0; i < kChunks; ++i) {
+      keys[j % kKeyTiles][i] = Load16(row + 32 * i);
+    }
   }
-  __device__ __forceinline__ void Prefetch(int block, int token) {
+  // kValueTiles row tiles of the values of the group, `first` on.
+  __device__ __forceinline__ void LoadValues(int block, int token, int first) {
+    const T* row = Cache::ValuesOf(state, block, kv) +
+                   (8 * first + g) * Keys::block_tokens +
+                   token % Keys::block_tokens + 8 * c;
+#pragma unroll
+    for (int i = 0; i < kValueTiles; ++i) {
+      values[i] = Load16(row + 8 * i * Keys::block_tokens);
+    }
+  }
+  __device__ __forceinline__ void PrefetchKeys(int block, int token) {
     if constexpr (kAhead) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) LoadKeys(block, token, j, keys[j]);
+      for (int j = 0; j < 4; ++j) LoadKeys(block, token, j);
     }
+  }
+  __device__ __forceinline__ void PrefetchValues(int block, int token) {
+    if constexpr (kAhead) LoadValues(block, token, 0);
   }
 
   __device__ __forceinline__ void Scores(const T* q, int block, int token,
@@ -166,7 +188,7 @@ struct DecodeLoop {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
-      if constexpr (!kAhead) LoadKeys(block, token, j, keys[0]);
+      if constexpr (!kAhead) LoadKeys(block, token, j);
 #pragma unroll
       for (int i = 0; i < kChunks; ++i) {
         const uint4 k = keys[j % kKeyTiles][i];
@@ -179,26 +201,20 @@ struct DecodeLoop {
     }
   }
 
-  // Keys of the first group must have been asked for by Prefetch.
+  // The groups token, token + kStep, .. of the part. Keys and values of the
+  // first must have been asked for.
   __device__ __forceinline__ void Run(const T* q, const DecodePart& part,
                                       int token, int block,
                                       DecodeState<T, kDim, kRows>& sums) {
+    int next_block = token + kStep < part.end ? Block(token + kStep) : 0;
     for (; token < part.end; token += kStep) {
       const int next = token + kStep;
-      const int next_block = next < part.end ? Block(next) : 0;
-      const T* values = Cache::ValuesOf(state, block, kv) +
-                        g * Keys::block_tokens + token % Keys::block_tokens +
-                        8 * c;
-      uint4 v[kValueTiles];
-      if constexpr (kAhead) {
-#pragma unroll
-        for (int i = 0; i < kValueTiles; ++i) {
-          v[i] = Load16(values + 8 * i * Keys::block_tokens);
-        }
-      }
+      // Two groups ahead, so that the loads of the next one wait for nothing.
+      const int later_block =
+          next + kStep < part.end ? Block(next + kStep) : 0;
       float s[4][4];
       Scores(q, block, token, s);
-      if (next < part.end) Prefetch(next_block, next);
+      if (next < part.end) PrefetchKeys(next_block, next);
 
       const bool edge =
           token < part.first || token + kDecodeGroup > part.end;
@@ -213,7 +229,7 @@ struct DecodeLoop {
           }
         }
       }
-      uint32_t p[2][4];
+      uint32_t p[DecodeState<T, kDim, kRows>::kHalves][4];
       sums.Weigh(s, p);
 
       // A column without a token may hold what another sequence left, even
@@ -221,20 +237,21 @@ struct DecodeLoop {
       const uint4 mask = DecodeMask(part.first - token, part.end - token, c);
 #pragma unroll
       for (int t = 0; t < kDim / 8; t += kValueTiles) {
-        if constexpr (!kAhead) {
-#pragma unroll
-          for (int i = 0; i < kValueTiles; ++i) {
-            v[i] = Load16(values + 8 * (t + i) * Keys::block_tokens);
-          }
-        }
+        if constexpr (!kAhead) LoadValues(block, token, t);
         if (edge) {
 #pragma unroll
-          for (int i = 0; i < kValueTiles; ++i) v[i] = And(v[i], mask);
+          for (int i = 0; i < kValueTiles; ++i) {
+            values[i] = And(values[i], mask);
+          }
         }
 #pragma unroll
-        for (int i = 0; i < kValueTiles; ++i) sums.Add(t + i, p, v[i]);
+        for (int i = 0; i < kValueTiles; i += 2) {
+          sums.Add((t + i) / 2, p, values[i], values[i + 1]);
+        }
       }
+      if (next < part.end) PrefetchValues(next_block, next);
       block = next_block;
+      next_block = later_block;
     }
   }
 };

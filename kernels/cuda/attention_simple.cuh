@@ -127,13 +127,16 @@ struct SimpleAttention {
   __device__ __forceinline__ void Store(T* const (&out)[kRows]) {
     if (warp < kRows && lane == 0) shared.sums[warp % kRows] = sum;
     __syncthreads();
+    float inverse[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) inverse[r] = 1 / shared.sums[r];
 #pragma unroll
     for (int i = 0; i < kMine; ++i) {
       const int d = warp + i * kSimpleWarps;
       if (d >= kDim) continue;
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const float y = WarpSum(o[i][r]) / shared.sums[r];
+        const float y = WarpSum(o[i][r]) * inverse[r];
         if (lane == 0 && out[r] != nullptr) out[r][d] = FromFloat<T>(y);
       }
     }
