@@ -83,6 +83,30 @@ class Executor {
     bool in_plan = true;
   };
   virtual std::vector<MemoryLine> memory() const = 0;
+
+  // A step of a program as the device ran it.
+  struct StepTiming {
+    std::string program;  // "step", "decode_8"
+    std::string name;     // the step's in the plan
+    std::string kind;     // what ran: "linear_mma", "gemm", "all_reduce"
+    int layer = -1;
+    double begin_us = 0, us = 0;  // begins count from the first one timed
+  };
+  // While on, every Execute runs its steps one after the other, with the time
+  // taken around each, so it is slower than it would be. Unimplemented where the
+  // back end can't.
+  virtual absl::Status TimeSteps(bool on) {
+    return absl::UnimplementedError("this back end does not time its steps");
+  }
+  // In the order in which they ran, since the last call.
+  virtual absl::StatusOr<std::vector<StepTiming>> TakeTimings() {
+    return std::vector<StepTiming>();
+  }
+  // Bytes a second that the device can read, measured now; Unimplemented on
+  // the CPU.
+  virtual absl::StatusOr<double> MeasureReadBandwidth() {
+    return absl::UnimplementedError("the read bandwidth of a CPU");
+  }
 };
 
 }  // namespace deepslice

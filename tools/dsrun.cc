@@ -18,10 +18,12 @@
 #include "runtime/manifest.h"
 #include "runtime/spawn.h"
 #include "schema/base/exit_code.h"
+#include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 #include "tools/cli_parse.h"
 #include "tools/command_line.h"
 #include "tools/dsrun_options.h"
+#include "tools/dsrun_report.h"
 #include "tools/dsrun_session.h"
 #include "tools/dsrun_work.h"
 #include "tools/tensor_file.h"
@@ -62,6 +64,7 @@ void PrintError(const absl::Status& status) {
 
 std::unique_ptr<Work> MakeWork(const DsrunOptions& o) {
   if (o.verb == DsrunOptions::Verb::kBench) return NewBenchWork(o);
+  if (o.verb == DsrunOptions::Verb::kTune) return NewTuneWork(o);
   if (o.feed.has_value()) return NewFeedWork(o);
   if (o.perplexity.has_value()) return NewPerplexityWork(o);
   if (o.chat) return NewChatWork(o);
@@ -73,6 +76,26 @@ std::unique_ptr<Work> MakeWork(const DsrunOptions& o) {
 bool IsNews(int rank, bool connected, const absl::Status& status) {
   return rank == 0 || !connected ||
          (rank == 1 && absl::StartsWith(status.message(), "rank 0 "));
+}
+
+// The rank's part of the run, between the flags' wishes about it.
+absl::Status RunSession(const DsrunOptions& options, Work& work,
+                        Session& session) {
+  Executor& executor = *session.mutable_executor();
+  if (options.profile.has_value()) {
+    DS_RETURN_IF_ERROR(Annotate(executor.TimeSteps(true), "--profile"));
+  }
+  DS_RETURN_IF_ERROR(session.rank() > 0 ? RunFollower(&executor, session.comm())
+                                        : work.Run(session));
+  if (options.report_memory) {
+    const std::string table = MemoryReport(executor.memory(), session.rank(),
+                                           session.plan().world_size());
+    std::fputs(table.c_str(), stderr);
+  }
+  if (!options.profile.has_value()) return absl::OkStatus();
+  DS_ASSIGN_OR_RETURN(const auto timings, executor.TakeTimings());
+  return WriteFile(ProfilePath(*options.profile, session.rank()),
+                   ChromeTrace(timings, session.rank()));
 }
 
 // Runs this process as the rank at `place`; returns its exit code.
@@ -90,12 +113,26 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
       .place = place,
       .launch_id = LaunchId(Env, manifest.plan_set_id),
       .threads = options.threads,
-      .limits = options.limits};
+      .limits = options.limits,
+      .device = options.device};
   if (options.spawned.has_value()) {
     session_options.sockets = options.spawned->sockets;
   }
   std::unique_ptr<Work> work = MakeWork(options);
   bool connected = false;
+  const auto tell = [&](const absl::Status& why) {
+    if (options.spawned.has_value()) {
+      ReportFailure(options.spawned->report_fd, why);
+    } else if (IsNews(place.rank, connected, why)) {
+      PrintError(why);
+    }
+  };
+  // The device keeps this thread waiting although a rank is lost: the watchdog
+  // ends the process in its place.
+  session_options.device.on_stuck = [&](const absl::Status& why) {
+    tell(why);
+    _exit(ExitCodeOf(why));
+  };
   const absl::Status status = [&]() -> absl::Status {
     try {
       DS_ASSIGN_OR_RETURN(const auto session,
@@ -103,23 +140,14 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
       connected = true;
       DS_RETURN_IF_ERROR(
           session->Load([&](const Plan& plan) { return work->Limits(plan); }));
-      if (place.rank > 0) {
-        return RunFollower(session->mutable_executor(), session->comm());
-      }
-      return work->Run(*session);
+      return RunSession(options, *work, *session);
     } catch (...) {  // the supervisor, or rank 0, is to hear of it
       return StatusOfException(std::current_exception());
     }
   }();
   // Ctrl-C at a conversation's prompt: the user's will and no failure.
   if (absl::IsCancelled(status)) return kExitInterrupted;
-  if (!status.ok()) {
-    if (options.spawned.has_value()) {
-      ReportFailure(options.spawned->report_fd, status);
-    } else if (IsNews(place.rank, connected, status)) {
-      PrintError(status);
-    }
-  }
+  if (!status.ok()) tell(status);
   return ExitCodeOf(status);
 }
 

@@ -35,6 +35,20 @@ absl::StatusOr<int64_t> NewTokens(const Session& session, int64_t prompt,
   return wanted;
 }
 
+absl::StatusOr<Request> MakeRequest(Session& session,
+                                    const std::vector<int32_t>& prompt,
+                                    const DsrunOptions& options) {
+  Request request;
+  request.prompt = prompt;
+  DS_ASSIGN_OR_RETURN(
+      request.max_new_tokens,
+      NewTokens(session, static_cast<int64_t>(prompt.size()), options));
+  request.sampling =
+      ResolveSampling(options.sampling, session.plan().fb().generation());
+  if (!options.ignore_eos) request.stop_ids = StopIds(session.plan());
+  return request;
+}
+
 // Prints tokens as text.
 class TextStream {
  public:
@@ -113,15 +127,7 @@ std::vector<int32_t> StopIds(const Plan& plan) {
 absl::StatusOr<Answer> AnswerPrompt(Session& session,
                                     const std::vector<int32_t>& prompt,
                                     const DsrunOptions& options) {
-  Request request;
-  request.prompt = prompt;
-  DS_ASSIGN_OR_RETURN(
-      request.max_new_tokens,
-      NewTokens(session, static_cast<int64_t>(prompt.size()), options));
-  request.sampling =
-      ResolveSampling(options.sampling, session.plan().fb().generation());
-  if (!options.ignore_eos) request.stop_ids = StopIds(session.plan());
-
+  DS_ASSIGN_OR_RETURN(Request request, MakeRequest(session, prompt, options));
   std::unique_ptr<TextStream> stream;  // where text is wanted
   if (!options.print_ids) {
     DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
@@ -152,6 +158,18 @@ absl::StatusOr<Answer> AnswerPrompt(Session& session,
   answer.first = first - start;
   answer.rest = last - first;
   return answer;
+}
+
+absl::StatusOr<std::vector<Completion>> AnswerPrompts(
+    Session& session, const std::vector<std::vector<int32_t>>& prompts,
+    const DsrunOptions& options) {
+  std::vector<Request> requests;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    auto request = MakeRequest(session, prompts[i], options);
+    if (!request.ok()) return Annotate(request.status(), "prompt ", i);
+    requests.push_back(*std::move(request));
+  }
+  return session.engine().Generate(std::move(requests));
 }
 
 absl::Status EndLine(absl::string_view text) {

@@ -45,6 +45,11 @@ absl::StatusOr<Answer> AnswerPrompt(Session& session,
                                     const std::vector<int32_t>& prompt,
                                     const DsrunOptions& options);
 
+// New ids of each prompt, run as one batch; errors as AnswerPrompt's.
+absl::StatusOr<std::vector<Completion>> AnswerPrompts(
+    Session& session, const std::vector<std::vector<int32_t>>& prompts,
+    const DsrunOptions& options);
+
 // Ends the line that an answer's text left open on stdout.
 absl::Status EndLine(absl::string_view text);
 

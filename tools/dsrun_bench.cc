@@ -1,35 +1,32 @@
-// dsrun bench: tokens a second, reading a prompt and generating.
+// dsrun bench: tokens a second, reading a prompt and generating, beside what
+// the memory would allow.
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "schema/base/json.h"
 #include "schema/base/status_macros.h"
+#include "tools/bench_result.h"
 #include "tools/command_line.h"
 #include "tools/dsrun_work.h"
 
 namespace deepslice {
 namespace {
 
-struct Rates {
-  double prefill = 0, decode = 0;  // tokens a second
-};
+// Steps of decoding that do not count: graphs and clocks come up.
+constexpr int64_t kWarmSteps = 8;
+// Steps that are timed one by one.
+constexpr int64_t kTimedSteps = 16;
 
-// The smallest rate is the one to rely on, the median the one to compare.
-struct Summary {
-  double min = 0, median = 0;
+// One repetition.
+struct Once {
+  double prefill_ms = 0;
+  double decode_ms = 0;  // a step
+  int64_t steps = 0;     // that decode_ms is the mean of
 };
-
-Summary Summarize(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return {values.front(), (values[(n - 1) / 2] + values[n / 2]) / 2};
-}
 
 class BenchWork final : public Work {
  public:
@@ -47,46 +44,105 @@ class BenchWork final : public Work {
   absl::Status Run(Session& session) override;
 
  private:
-  absl::StatusOr<Rates> RunOnce(Session& session);
-  absl::Status PrintResult(const Session& session, const Summary& prefill,
-                           const Summary& decode);
+  std::vector<Request> Requests(int64_t vocab, int64_t new_tokens) const;
+  absl::StatusOr<Once> RunOnce(Session& session);
+  absl::Status TimeKinds(Session& session, BenchResult* result);
 
   const DsrunOptions options_;
 };
 
-absl::StatusOr<Rates> BenchWork::RunOnce(Session& session) {
-  const int64_t vocab = session.executor().vocab_size();
+std::vector<Request> BenchWork::Requests(int64_t vocab,
+                                         int64_t new_tokens) const {
   std::vector<Request> requests(options_.bench_batch);
-  absl::Time first = absl::InfinitePast(), last;
-  int64_t waiting = options_.bench_batch;
-  int64_t tokens_after_first = 0;
   for (int64_t r = 0; r < options_.bench_batch; ++r) {
     for (int64_t i = 0; i < options_.bench_prompt; ++i) {
       // Any ids do, but not the same row of the embedding again and again.
       requests[r].prompt.push_back(
           static_cast<int32_t>((r * 7919 + i * 31337 + 1) % vocab));
     }
-    requests[r].max_new_tokens = options_.bench_new;
-    requests[r].on_token = [&, seen = false](int32_t) mutable {
-      last = absl::Now();
-      if (!seen) {
-        seen = true;
-        if (--waiting == 0) first = last;
+    requests[r].max_new_tokens = new_tokens;
+  }
+  return requests;
+}
+
+absl::StatusOr<Once> BenchWork::RunOnce(Session& session) {
+  std::vector<Request> requests =
+      Requests(session.executor().vocab_size(), options_.bench_new);
+  int64_t waiting = options_.bench_batch;  // sequences without a token
+  absl::Time all_began;
+  bool one_ended = false;
+  // When each step in which all sequences got a token gave the last of them.
+  std::vector<absl::Time> steps;
+  steps.reserve(options_.bench_new);
+  int64_t in_step = 0;
+  for (Request& request : requests) {
+    request.on_token = [&, tokens = int64_t{0}](int32_t) mutable {
+      const absl::Time now = absl::Now();
+      if (++tokens == 1 && --waiting == 0) {
+        all_began = now;
+        in_step = 0;
+        steps.push_back(now);
+        return true;
       }
-      // What comes while other prompts are still read is in neither rate.
-      if (last > first && waiting == 0) ++tokens_after_first;
+      // What comes while other prompts are still read counts for neither.
+      if (waiting == 0 && !one_ended && ++in_step == options_.bench_batch) {
+        in_step = 0;
+        steps.push_back(now);
+      }
+      one_ended |= tokens == options_.bench_new;
       return true;
     };
   }
   const absl::Time start = absl::Now();
   DS_RETURN_IF_ERROR(session.engine().Generate(std::move(requests)).status());
-  Rates rates;
-  rates.prefill =
-      static_cast<double>(options_.bench_batch * options_.bench_prompt) /
-      absl::ToDoubleSeconds(first - start);
-  rates.decode = static_cast<double>(tokens_after_first) /
-                 absl::ToDoubleSeconds(last - first);
-  return rates;
+  Once once;
+  once.prefill_ms = absl::ToDoubleMilliseconds(all_began - start);
+  const auto gaps = static_cast<int64_t>(steps.size()) - 1;
+  if (gaps < 1) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.bench_new, " new tokens of each of ", options_.bench_batch,
+        " sequences leave no step in which all of them are at work; raise -n"));
+  }
+  const int64_t skip = std::min(kWarmSteps, gaps / 4);
+  once.steps = gaps - skip;
+  once.decode_ms = absl::ToDoubleMilliseconds(steps.back() - steps[skip]) /
+                   static_cast<double>(once.steps);
+  return once;
+}
+
+// A generation again, with the time taken around each of its steps.
+absl::Status BenchWork::TimeKinds(Session& session, BenchResult* result) {
+  Executor& executor = *session.mutable_executor();
+  if (absl::IsUnimplemented(executor.TimeSteps(true))) return absl::OkStatus();
+  const int64_t steps = std::min(kTimedSteps, options_.bench_new - 1);
+  std::vector<Request> requests =
+      Requests(executor.vocab_size(), options_.bench_new);
+  // Those of the prompts are not wanted.
+  int64_t waiting = options_.bench_batch;
+  std::vector<Executor::StepTiming> timings;
+  absl::Status taken;
+  int64_t seen = 0;
+  for (Request& request : requests) {
+    request.on_token = [&, first = true,
+                        lead = &request == &requests[0]](int32_t) mutable {
+      if (first && --waiting == 0) taken = executor.TakeTimings().status();
+      if (lead && !first && waiting == 0) ++seen;
+      first = false;
+      if (lead && seen == steps && taken.ok()) {
+        auto got = executor.TakeTimings();
+        taken = got.status();
+        if (got.ok()) timings = *std::move(got);
+        ++seen;
+      }
+      return seen <= steps && taken.ok();
+    };
+  }
+  DS_RETURN_IF_ERROR(session.engine().Generate(std::move(requests)).status());
+  DS_RETURN_IF_ERROR(taken);
+  DS_RETURN_IF_ERROR(executor.TimeSteps(false));
+  result->kinds = TimeByKind(timings);
+  result->kind_steps = steps;
+  return absl::OkStatus();
 }
 
 absl::Status BenchWork::Run(Session& session) {
@@ -97,44 +153,51 @@ absl::Status BenchWork::Run(Session& session) {
         " tokens and ", options_.bench_new, " new ones exceed the ",
         "sequence ceiling of ", session.max_seq_len(), "; lower -p or -n"));
   }
-  std::vector<double> prefill, decode;
+  std::vector<double> prefill_ms, decode_ms, prefill_rate, decode_rate;
+  BenchResult result;
+  const auto batch = static_cast<double>(options_.bench_batch);
+  const auto prompt = static_cast<double>(options_.bench_prompt);
   for (int run = 0; run <= options_.bench_runs; ++run) {
-    DS_ASSIGN_OR_RETURN(const Rates rates, RunOnce(session));
+    DS_ASSIGN_OR_RETURN(const Once once, RunOnce(session));
     if (run == 0) continue;  // pages and caches are cold
-    prefill.push_back(rates.prefill);
-    decode.push_back(rates.decode);
+    prefill_ms.push_back(once.prefill_ms);
+    decode_ms.push_back(once.decode_ms);
+    prefill_rate.push_back(batch * prompt / (once.prefill_ms * 1e-3));
+    decode_rate.push_back(batch / (once.decode_ms * 1e-3));
+    result.decode_steps = once.steps;
   }
-  return PrintResult(session, Summarize(prefill), Summarize(decode));
-}
-
-absl::Status BenchWork::PrintResult(const Session& session,
-                                    const Summary& prefill,
-                                    const Summary& decode) {
-  if (!options_.bench_json) {
-    return Print(
-        absl::StrFormat("prefill %d x %d: %.1f tokens/s (min %.1f)\n"
-                        "decode  %d x %d: %.1f tokens/s (min %.1f)\n",
-                        options_.bench_batch, options_.bench_prompt,
-                        prefill.median, prefill.min, options_.bench_batch,
-                        options_.bench_new, decode.median, decode.min));
+  result.plan_set_id = session.plan().fb().plan_set_id()->str();
+  result.world_size = session.plan().world_size();
+  result.batch = options_.bench_batch;
+  result.prompt_tokens = options_.bench_prompt;
+  result.new_tokens = options_.bench_new;
+  result.repetitions = options_.bench_runs;
+  result.prefill_ms = Summarize(prefill_ms);
+  result.decode_ms = Summarize(decode_ms);
+  result.prefill_rate = Summarize(prefill_rate);
+  result.decode_rate = Summarize(decode_rate);
+  result.bytes =
+      DecodeStepBytes(session.plan(), options_.bench_batch,
+                      options_.bench_prompt + options_.bench_new / 2);
+  const auto bandwidth = session.mutable_executor()->MeasureReadBandwidth();
+  if (bandwidth.ok()) {
+    result.read_bandwidth = *bandwidth;
+  } else if (!absl::IsUnimplemented(bandwidth.status())) {
+    return bandwidth.status();
   }
-  const auto rates = [](const Summary& s) {
-    json::Value v = json::Value::Object();
-    v.Set("min", s.min);
-    v.Set("median", s.median);
-    return v;
-  };
-  json::Value out = json::Value::Object();
-  out.Set("schema_version", 1);
-  out.Set("plan_set_id", session.plan().fb().plan_set_id()->c_str());
-  out.Set("world_size", session.plan().world_size());
-  out.Set("batch", options_.bench_batch);
-  out.Set("prompt_tokens", options_.bench_prompt);
-  out.Set("new_tokens", options_.bench_new);
-  out.Set("repetitions", options_.bench_runs);
-  out.Set("prefill_tokens_per_second", rates(prefill));
-  out.Set("decode_tokens_per_second", rates(decode));
-  return Print(json::Write(out, 1) + "\n");
+  // A profile's timings are for its file.
+  if (!options_.profile.has_value()) {
+    DS_RETURN_IF_ERROR(TimeKinds(session, &result));
+  }
+  switch (options_.bench_format) {
+    case DsrunOptions::Format::kJson:
+      return Print(BenchJson(result));
+    case DsrunOptions::Format::kMarkdown:
+      return Print(BenchMarkdown(result));
+    case DsrunOptions::Format::kText:
+      break;
+  }
+  return Print(BenchText(result));
 }
 
 }  // namespace

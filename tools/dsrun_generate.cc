@@ -1,4 +1,5 @@
 // Generation from a text or from ids.
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <string>
@@ -19,13 +20,26 @@ class GenerateWork final : public Work {
   explicit GenerateWork(const DsrunOptions& o) : options_(o) {}
 
   absl::StatusOr<RunLimits> Limits(const Plan& plan) override {
-    return RunLimits{.max_batch = 1};
+    const auto prompts = static_cast<int64_t>(options_.prompt_ids.size());
+    return RunLimits{.max_batch = std::max<int64_t>(1, prompts)};
   }
 
   absl::Status Run(Session& session) override {
-    std::vector<int32_t> prompt = options_.prompt_ids;
-    if (prompt.empty()) {
+    if (options_.prompt_ids.size() > 1) {
+      DS_ASSIGN_OR_RETURN(
+          const std::vector<Completion> done,
+          AnswerPrompts(session, options_.prompt_ids, options_));
+      std::string lines;
+      for (const Completion& c : done) {
+        absl::StrAppend(&lines, absl::StrJoin(c.ids, ","), "\n");
+      }
+      return Print(lines);
+    }
+    std::vector<int32_t> prompt;
+    if (options_.prompt_ids.empty()) {
       DS_ASSIGN_OR_RETURN(prompt, EncodeText(session));
+    } else {
+      prompt = options_.prompt_ids[0];
     }
     DS_ASSIGN_OR_RETURN(const Answer answer,
                         AnswerPrompt(session, prompt, options_));

@@ -20,6 +20,7 @@ constexpr char kOverview[] =
     "flags:\n"
     "  bench     how many tokens a second, reading and generating\n"
     "  chat      the same as --chat\n"
+    "  tune      picks the GPU's matrix products ahead of the first run\n"
     "  tokenize  what a tokenizer makes of texts (PLAN or a tokenizer.json)";
 
 constexpr char kRankHelp[] =
@@ -56,6 +57,35 @@ void AddRunFlags(CLI::App& app, DsrunOptions& o) {
   app.add_option("-t,--threads", o.threads,
                  "Threads of this rank; default cores / local ranks")
       ->check(WholeNumber(1, 1024));
+  app.add_option_function<std::string>(
+         "--device",
+         [&o](const std::string& text) {
+           ParseDevice(text, &o.device).IgnoreError();  // it was checked
+         },
+         "auto, cpu, cuda or cuda:N; default auto: a GPU that the plan was "
+         "compiled for, else the CPU; of several ranks each takes its own GPU")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            DeviceChoice any;
+            return std::string(ParseDevice(text, &any).message());
+          },
+          ""))
+      ->type_name("DEVICE");
+  app.add_flag("--share-gpu", o.device.share_gpu,
+               "All ranks on one GPU: slow, for tests");
+  app.add_option_function<int64_t>(
+         "--init-timeout",
+         [&o](const int64_t& s) { o.device.init_timeout = absl::Seconds(s); },
+         "Seconds that a rank waits for the others to come; default 60")
+      ->check(WholeNumber(1, 86400))
+      ->type_name("SECONDS");
+  app.add_flag("--report-memory", o.report_memory,
+               "Table of the memory that the plan foresaw and that was taken, "
+               "to stderr");
+  app.add_option("--profile", o.profile,
+                 "File for the time of every step, as a Chrome trace "
+                 "(chrome://tracing, ui.perfetto.dev); GPU only, and slower")
+      ->type_name("FILE.json");
   app.footer(kRankHelp);
 }
 
@@ -96,21 +126,25 @@ absl::StatusOr<bool> ParseApp(CLI::App& app,
                                 kPlanFormatVersion));
   return ReadCommandLine(app, std::move(arguments),
                          {.flags = {"--rank", "--world-size", "--local-rank"},
-                          .verbs = {"bench", "chat", "tokenize"}});
+                          .verbs = {"bench", "chat", "tokenize", "tune"}});
 }
 
-absl::Status ParseIds(const std::string& text, std::vector<int32_t>* out) {
-  for (absl::string_view part :
-       absl::StrSplit(text, absl::ByAnyChar(", "), absl::SkipEmpty())) {
-    int32_t id;
-    if (!absl::SimpleAtoi(part, &id) || id < 0) {
-      return Usage(absl::StrCat("--prompt-ids: \"", part,
-                                "\" is no token id; write 5,6,7"));
+absl::Status ParseIds(const std::string& text,
+                      std::vector<std::vector<int32_t>>* out) {
+  for (absl::string_view prompt : absl::StrSplit(text, ';')) {
+    std::vector<int32_t>& ids = out->emplace_back();
+    for (absl::string_view part :
+         absl::StrSplit(prompt, absl::ByAnyChar(", "), absl::SkipEmpty())) {
+      int32_t id;
+      if (!absl::SimpleAtoi(part, &id) || id < 0) {
+        return Usage(absl::StrCat("--prompt-ids: \"", part,
+                                  "\" is no token id; write 5,6,7"));
+      }
+      ids.push_back(id);
     }
-    out->push_back(id);
-  }
-  if (out->empty()) {
-    return Usage("--prompt-ids: at least one id is needed; write 5,6,7");
+    if (ids.empty()) {
+      return Usage("--prompt-ids: at least one id is needed; write 5,6,7");
+    }
   }
   return absl::OkStatus();
 }
@@ -129,7 +163,9 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
   app.add_option("--system", o.system, "System message of the chat")
       ->needs(chat);
   auto* prompt_ids =
-      app.add_option("--prompt-ids", ids, "Token ids instead of a text: 5,6,7")
+      app.add_option("--prompt-ids", ids,
+                     "Token ids instead of a text: 5,6,7; several prompts "
+                     "('5,6,7;8,9'), run as one batch, need --print-ids")
           ->excludes(prompt)
           ->excludes(chat);
   app.add_option("-n,--max-new-tokens,--max-tokens,--predict", o.max_new_tokens,
@@ -170,6 +206,11 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
   DS_ASSIGN_OR_RETURN(const bool go_on, ParseApp(app, std::move(arguments)));
   if (go_on && ids.has_value()) {
     DS_RETURN_IF_ERROR(ParseIds(*ids, &o.prompt_ids));
+    if (o.prompt_ids.size() > 1 && !o.print_ids) {
+      return Usage(
+          "--prompt-ids: texts of several prompts would mix; add "
+          "--print-ids, which prints a line for each");
+    }
   }
   if (o.sampling.top_p.has_value() && *o.sampling.top_p <= 0) {
     return Usage("--top-p: 0 leaves no token; give a number above it, up to 1");
@@ -184,7 +225,9 @@ absl::StatusOr<bool> ParseBench(std::vector<std::string> arguments,
       "generating (decode).",
       "dsrun bench");
   AddRunFlags(app, o);
-  app.add_option("-p,--prompt-tokens", o.bench_prompt, "Tokens of the prompt")
+  app.add_option("-p,--prompt-tokens", o.bench_prompt,
+                 "Tokens of the prompt, so of the context where decoding is "
+                 "measured")
       ->check(WholeNumber(1, kMostTokens))
       ->capture_default_str();
   app.add_option("-n,--max-new-tokens", o.bench_new, "Tokens to generate")
@@ -199,12 +242,25 @@ absl::StatusOr<bool> ParseBench(std::vector<std::string> arguments,
       ->check(WholeNumber(1, 1 << 20))
       ->capture_default_str();
   std::string format = "text";
-  app.add_option("-o,--output", format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
+  app.add_option("-o,--output", format, "text, json or md")
+      ->check(CLI::IsMember({"text", "json", "md"}))
       ->capture_default_str();
   DS_ASSIGN_OR_RETURN(const bool go_on, ParseApp(app, std::move(arguments)));
-  o.bench_json = format == "json";
+  o.bench_format = format == "json" ? DsrunOptions::Format::kJson
+                   : format == "md" ? DsrunOptions::Format::kMarkdown
+                                    : DsrunOptions::Format::kText;
   return go_on;
+}
+
+absl::StatusOr<bool> ParseTune(std::vector<std::string> arguments,
+                               DsrunOptions& o) {
+  CLI::App app(
+      "Times the algorithms of a plan's matrix products on this GPU and keeps "
+      "the choice ($XDG_CACHE_HOME/deepslice) for later runs, whose first "
+      "start would do it else.",
+      "dsrun tune");
+  AddRunFlags(app, o);
+  return ParseApp(app, std::move(arguments));
 }
 
 absl::StatusOr<bool> ParseTokenize(std::vector<std::string> arguments,
@@ -235,13 +291,17 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
   o.rank_flags.local_rank = TakeFlag("--local-rank", &words);
 
   const std::string verb = words.empty() ? "" : words[0];
-  if (verb == "bench" || verb == "tokenize" || verb == "chat") {
+  if (verb == "bench" || verb == "tokenize" || verb == "chat" ||
+      verb == "tune") {
     words.erase(words.begin());
   }
   bool go_on;
   if (verb == "bench") {
     o.verb = DsrunOptions::Verb::kBench;
     DS_ASSIGN_OR_RETURN(go_on, ParseBench(std::move(words), o));
+  } else if (verb == "tune") {
+    o.verb = DsrunOptions::Verb::kTune;
+    DS_ASSIGN_OR_RETURN(go_on, ParseTune(std::move(words), o));
   } else if (verb == "tokenize") {
     o.verb = DsrunOptions::Verb::kTokenize;
     DS_ASSIGN_OR_RETURN(go_on, ParseTokenize(std::move(words), o));

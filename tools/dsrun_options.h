@@ -11,6 +11,7 @@
 #include "runtime/executor.h"
 #include "runtime/launch.h"
 #include "runtime/spawn.h"
+#include "tools/device_choice.h"
 
 namespace deepslice {
 
@@ -25,7 +26,7 @@ struct SamplingFlags {
 };
 
 struct DsrunOptions {
-  enum class Verb { kGenerate, kBench, kTokenize };
+  enum class Verb { kGenerate, kBench, kTokenize, kTune };
   Verb verb = Verb::kGenerate;
   std::string plan;
 
@@ -33,7 +34,8 @@ struct DsrunOptions {
   std::optional<std::string> prompt;  // "-": read from stdin
   bool chat = false;
   std::optional<std::string> system;
-  std::vector<int32_t> prompt_ids;  // empty: not given
+  // Each a prompt of its own, run together; empty: not given.
+  std::vector<std::vector<int32_t>> prompt_ids;
   std::optional<int64_t> max_new_tokens;
   SamplingFlags sampling;
   bool ignore_eos = false;
@@ -47,13 +49,17 @@ struct DsrunOptions {
   int64_t bench_new = 128;
   int bench_runs = 5;
   int64_t bench_batch = 1;
-  bool bench_json = false;
+  enum class Format { kText, kJson, kMarkdown };
+  Format bench_format = Format::kText;
 
   // tokenize
   std::string texts;
 
   RunLimits limits;  // 0: not given
   int threads = 0;   // 0: cores / local ranks
+  DeviceChoice device;
+  bool report_memory = false;
+  std::optional<std::string> profile;  // file for a Chrome trace
 
   RankFlags rank_flags;
   std::optional<SpawnedRank> spawned;

@@ -28,7 +28,7 @@ TEST(DsrunOptions, ReadsAGeneration) {
             "--greedy", "--ignore_eos", "--print-ids"});
   EXPECT_EQ(o.verb, DsrunOptions::Verb::kGenerate);
   EXPECT_EQ(o.plan, "my_plan");
-  EXPECT_EQ(o.prompt_ids, (std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(o.prompt_ids, (std::vector<std::vector<int32_t>>{{5, 6, 7}}));
   EXPECT_EQ(o.max_new_tokens, 12);
   EXPECT_TRUE(o.sampling.greedy);
   EXPECT_TRUE(o.ignore_eos);
@@ -57,13 +57,38 @@ TEST(DsrunOptions, VerbsHaveTheirOwnFlags) {
   EXPECT_EQ(bench.bench_prompt, 64);
   EXPECT_EQ(bench.bench_new, 8);
   EXPECT_EQ(bench.bench_runs, 5);
-  EXPECT_TRUE(bench.bench_json);
+  EXPECT_EQ(bench.bench_format, DsrunOptions::Format::kJson);
+  EXPECT_EQ(Good({"bench", "plan", "-o", "md"}).bench_format,
+            DsrunOptions::Format::kMarkdown);
+  EXPECT_EQ(Good({"tune", "plan"}).verb, DsrunOptions::Verb::kTune);
   const DsrunOptions tokenize =
       Good({"tokenize", "plan", "--in", "texts.json", "--json"});
   EXPECT_EQ(tokenize.verb, DsrunOptions::Verb::kTokenize);
   EXPECT_EQ(tokenize.texts, "texts.json");
   EXPECT_TRUE(Good({"chat", "plan"}).chat);
   EXPECT_TRUE(Good({"plan", "--chat"}).chat);
+}
+
+TEST(DsrunOptions, ReadsSeveralPromptsOfIds) {
+  EXPECT_EQ(
+      Good({"plan", "--prompt-ids", "5,6,7;8;9 1", "--print-ids"}).prompt_ids,
+      (std::vector<std::vector<int32_t>>{{5, 6, 7}, {8}, {9, 1}}));
+}
+
+TEST(DsrunOptions, ReadsWhichDevice) {
+  using Kind = DeviceChoice::Kind;
+  EXPECT_EQ(Good({"plan"}).device.kind, Kind::kAuto);
+  EXPECT_EQ(Good({"plan", "--device", "cpu"}).device.kind, Kind::kCpu);
+  const DeviceChoice any = Good({"plan", "--device", "cuda"}).device;
+  EXPECT_EQ(any.kind, Kind::kCuda);
+  EXPECT_EQ(any.ordinal, -1);
+  const DeviceChoice third =
+      Good({"bench", "plan", "--device=cuda:3", "--init-timeout", "7"}).device;
+  EXPECT_EQ(third.kind, Kind::kCuda);
+  EXPECT_EQ(third.ordinal, 3);
+  EXPECT_EQ(third.init_timeout, absl::Seconds(7));
+  EXPECT_EQ(Good({"plan", "--device", "2"}).device.ordinal, 2);
+  EXPECT_TRUE(Good({"plan", "--share_gpu"}).device.share_gpu);
 }
 
 TEST(DsrunOptions, RankFlagsPassThroughAndAreKeptForRanksStartedHere) {
@@ -95,6 +120,11 @@ TEST(DsrunOptions, RefusesWithOneLineThatHelps) {
   refuses({"plan", "--prompt-ids", "-4"}, "\"-4\" is no token id");
   refuses({"plan", "--prompt-ids", "4294967296"}, "is no token id");
   refuses({"plan", "--prompt-ids", ","}, "at least one id");
+  refuses({"plan", "--prompt-ids", "5;", "--print-ids"}, "at least one id");
+  refuses({"plan", "--prompt-ids", "5;6"}, "add --print-ids");
+  refuses({"plan", "--device", "tpu"},
+          "--device: found \"tpu\"; auto, cpu, cuda or cuda:N");
+  refuses({"plan", "--device", "cuda:-1"}, "--device: found");
   refuses({"plan", "--seed", "-1"}, "--seed: found \"-1\"");
   refuses({"plan", "--temperature", "nan"}, "--temperature: found \"nan\"");
   refuses({"plan", "--top-p", "nan"}, "--top-p: found \"nan\"");

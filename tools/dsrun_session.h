@@ -17,6 +17,7 @@
 #include "runtime/manifest.h"
 #include "runtime/plan.h"
 #include "runtime/text/tokenizer.h"
+#include "tools/device_choice.h"
 
 namespace deepslice {
 
@@ -27,6 +28,7 @@ struct SessionOptions {
   std::string launch_id;     // how the others find rank 0 without sockets
   int threads = 0;           // 0: cores / local ranks
   RunLimits limits;          // as typed; 0: not given
+  DeviceChoice device;
 };
 
 // What rank 0's work needs at most, 0 where the plan's ceiling is meant.

@@ -29,6 +29,7 @@ std::unique_ptr<Work> NewChatWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewFeedWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewPerplexityWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewBenchWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewTuneWork(const DsrunOptions& options);
 
 // dsrun tokenize: needs no session.
 absl::Status Tokenize(const DsrunOptions& options);
