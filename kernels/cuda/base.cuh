@@ -117,6 +117,17 @@ __device__ __forceinline__ uint4 Load16(const void* p) {
   return v;
 }
 
+// Asks for p's line to come to L2. For weights that are wanted after GridWait.
+__device__ __forceinline__ void PrefetchL2(const void* p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+// The dynamic shared memory of the block, on 16 bytes.
+template <typename T>
+__device__ __forceinline__ T* DynamicShared() {
+  extern __shared__ uint4 deepslice_dynamic_shared[];
+  return reinterpret_cast<T*>(deepslice_dynamic_shared);
+}
+
 // ---- tensor core -------------------------------------------------------------
 
 // d[16x8] += a[16x16] . b[16x8], sums in float. Lane l, with g = l / 4 and

@@ -1,0 +1,384 @@
+// Linear layers of up to 32 tokens in 16 bits: weights stream from memory
+// through shared memory into the fragments of the tensor core.
+//
+// Such a layer is a read of its weights: everything here serves to keep enough
+// of them in flight (bandwidth times latency is some 25 KB for each SM of a
+// Hopper card, and two to four times that is wanted) and all else off their way.
+//
+// - Weights are the A operand of m16n8k16, tokens its 8 columns: one token costs
+//   as much as eight. A sum may run over k in any order, so k is renamed within
+//   chunks of 32: the lane of row g and column group c takes the eight elements
+//   k0 + 8c .. + 7 of rows g and g + 8, which is one 16-byte load each, as
+//   columns 2c, 2c + 1, 2c + 8, 2c + 9 of two multiplications. x is read by the
+//   same rule, so both agree, without shuffles or a packed copy of the weights.
+//   The four lanes of a row read 64 adjacent bytes, and the kUnroll chunks of a
+//   step are adjacent, so that whole lines are used.
+// - The warps of a block share out k, not rows: each x is read by one warp of a
+//   block, and many loads of few rows are in flight. Their sums meet in shared
+//   memory at the end, in a fixed order.
+// - Every warp has a ring of kStages steps in shared memory, filled by cp.async.
+//   A lane copies just what it will multiply itself, so the ring needs no
+//   barrier, and bytes in flight cost no registers. (Fragments that wait in
+//   registers were tried: many tokens then spill, and the assembler moves plain
+//   loads of constants behind GridWait.) The ring is filled before GridWait:
+//   that, with blocks so small that those of two kernels fit on an SM, bridges
+//   the gap between kernels. The first steps' x comes after it by plain loads,
+//   because groups of copies arrive in order and x would wait for all weights.
+// - x comes from L2, kTokens / (16 kTiles) of the weights' bytes: with many
+//   tokens kTiles is large, and where that leaves too few blocks for the SMs,
+//   the blocks of a cluster share out k, too, and meet in each other's shared
+//   memory.
+// - RmsNorm in bf16 costs no pass of its own: fragments are x * scale, each warp
+//   sums the squares of the x it reads, and y takes the factor 1 / rms in the
+//   end. LayerNorm needs the mean before, and x * scale may leave half_t's range,
+//   so there the block reads x once more ahead for mean and deviation.
+#pragma once
+#include "linear_ptx.cuh"
+#include "linear_shape.cuh"
+
+// Elements of a 16-byte load, chunks as above.
+constexpr int kLane = 8;
+constexpr int kChunk = 32;
+
+template <typename T>
+constexpr bool kRangeOfFloat = false;
+template <>
+constexpr bool kRangeOfFloat<bf16> = true;
+
+// Eight elements of x as the multiplication wants them: (x - mean) * factor *
+// scale [+ bias], rounded to T.
+template <typename T, typename S>
+__device__ __forceinline__ uint4 NormalizeLane(uint4 x, float2 statistics,
+                                               const float (&scale)[kLane],
+                                               const float (&bias)[kLane]) {
+  uint32_t words[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float2 v = Unpack2<T>(words[i]);
+    if constexpr (S::Has(kLayerNorm)) v.x -= statistics.x, v.y -= statistics.x;
+    v.x = v.x * statistics.y * scale[2 * i];
+    v.y = v.y * statistics.y * scale[2 * i + 1];
+    if constexpr (S::Has(kNormBias)) v.x += bias[2 * i], v.y += bias[2 * i + 1];
+    words[i] = Pack2<T>(v.x, v.y);
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// x * scale rounded to T, and the sum of x^2 on top of `squares`.
+template <typename T>
+__device__ __forceinline__ uint4 ScaleLane(uint4 x, const float (&scale)[kLane],
+                                           float* squares) {
+  uint32_t words[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 v = Unpack2<T>(words[i]);
+    *squares += v.x * v.x;
+    *squares += v.y * v.y;
+    words[i] = Pack2<T>(v.x * scale[2 * i], v.y * scale[2 * i + 1]);
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+__device__ __forceinline__ void LoadLane(const uint4* p, float (&out)[kLane]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint4 v = p[i];
+    out[4 * i] = __uint_as_float(v.x), out[4 * i + 1] = __uint_as_float(v.y);
+    out[4 * i + 2] = __uint_as_float(v.z);
+    out[4 * i + 3] = __uint_as_float(v.w);
+  }
+}
+
+// A block of kWarps warps makes 16 * kTiles rows of w times all tokens; of
+// kCluster adjacent blocks each takes its part of k and stores its part of the
+// rows. Dynamic shared memory: LinearMmaShared of linear_tiling.h.
+template <typename T, typename Y, typename S, int kTiles, int kWarps,
+          int kUnroll, int kStages, int kMinBlocks, int kCluster>
+__global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
+    DEEPSLICE_CLUSTER(kCluster)
+        LinearMma(const StepInfo* info, const T* x, const T* w,
+                  const float* norm_scale, const float* norm_bias,
+                  const float* bias, const T* residual, const int* rows, Y* y) {
+  constexpr int kRows = 16 * kTiles;
+  constexpr int kTokenTiles = (S::kTokens + 7) / 8;
+  // The factor of RmsNorm at the end, or normalised fragments.
+  constexpr bool kLateFactor = S::Has(kRmsNorm) && kRangeOfFloat<T>;
+  constexpr bool kStatistics = S::kNormed && !kLateFactor;
+  constexpr int kStep = kCluster * kWarps * kUnroll * kChunk;  // k of all warps
+  constexpr int kSteps = (S::kIn + kStep - 1) / kStep;
+  constexpr bool kWhole = kSteps * kStep == S::kIn;
+  static_assert(S::kIn % kLane == 0 && S::kOut >= kRows, "choose LinearSimple");
+  static_assert(kRows % (2 * kCluster) == 0, "parts of rows are even");
+  static_assert(kStages <= kSteps, "no stage stays empty");
+
+  // A stage of a warp, in pieces of 16 bytes: weights [chunk][tile][half][lane],
+  // x [chunk][token][4], norm scale and bias [chunk][8].
+  constexpr int kXAt = kUnroll * kTiles * 64;
+  constexpr int kScaleAt = kXAt + kUnroll * S::kTokens * 4;
+  constexpr int kShiftAt = kScaleAt + (S::kNormed ? kUnroll * 8 : 0);
+  constexpr int kStage = kShiftAt + (S::Has(kNormBias) ? kUnroll * 8 : 0);
+  // In the end a warp's ring takes its sums, [token][row], and its sums of
+  // squares, [8 * kTokenTiles]. With a pitch of 4 more than a multiple of 16 a
+  // fragment's stores meet no bank twice.
+  constexpr int kPitch = kRows + 4;
+  constexpr int kSquaresAt = S::kTokens * kPitch;
+  constexpr int kSums = (kSquaresAt + 8 * kTokenTiles) / 4;
+  constexpr int kRing = kStages * kStage > kSums ? kStages * kStage : kSums;
+  constexpr int kWarpFloats = kRing * 4;
+
+  GridDone();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int g = lane / 4, c = lane % 4;
+  const int rank = kCluster > 1 ? ClusterRank() : 0;
+  // The last block's rows begin earlier where they would not be whole; it
+  // stores only those that are its own.
+  const int own_row = static_cast<int>(blockIdx.x) / kCluster * kRows;
+  const int first_row = min(own_row, S::kOut - kRows);
+  const int warp_k = (rank * kWarps + warp) * kUnroll * kChunk;
+  float* shared = DynamicShared<float>();
+  float2* all_statistics = reinterpret_cast<float2*>(shared);
+  if constexpr (kStatistics) shared += (2 * S::kTokens + 3) / 4 * 4;
+  uint4* ring = reinterpret_cast<uint4*>(shared) + warp * kRing;
+
+  // Starts the copies of what does not depend on other steps.
+  const T* w_lane = w + static_cast<int64_t>(first_row + g) * S::kIn + c * kLane;
+  const auto copy_weights = [&](int step, uint4* stage) {
+    const int step_k = warp_k + step * kStep;
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int k = step_k + u * kChunk;
+      const bool inside = kWhole || k + c * kLane < S::kIn;
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        StartCopy16(stage + (u * kTiles * 2 + i) * 32 + lane,
+                    w_lane + k + static_cast<int64_t>(8 * i) * S::kIn, inside);
+      }
+    }
+    if constexpr (S::kNormed) {
+#pragma unroll
+      for (int first = 0; first < kUnroll * 8; first += 32) {
+        const int i = first + lane, k = step_k + 4 * i;
+        if (first + 32 > kUnroll * 8 && i >= kUnroll * 8) continue;
+        const bool inside = kWhole || k < S::kIn;
+        StartCopy16(stage + kScaleAt + i, norm_scale + k, inside);
+        if constexpr (S::Has(kNormBias)) {
+          StartCopy16(stage + kShiftAt + i, norm_bias + k, inside);
+        }
+      }
+    }
+  };
+#pragma unroll
+  for (int s = 0; s < kStages; ++s) {
+    copy_weights(s, ring + s * kStage);
+    EndCopyGroup();
+  }
+  if constexpr (S::Has(kBias)) {
+    if (threadIdx.x * 32 < kRows) {  // a line is 32 floats
+      PrefetchL2(bias + min(own_row + static_cast<int>(threadIdx.x) * 32,
+                            S::kOut - 1));
+    }
+  }
+  GridWait();
+
+  const int count = S::Count(info);
+  const T* x_lane[kTokenTiles];
+  bool has_token[kTokenTiles];
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+    const int t = 8 * n + g;
+    has_token[n] = 8 * n + 8 <= S::kTokens || t < S::kTokens;
+    x_lane[n] = x + c * kLane;
+    if (has_token[n]) x_lane[n] += S::XRow(rows, t, count) * S::kXStride;
+  }
+  {
+    uint4 first[kStages][kUnroll][kTokenTiles];
+#pragma unroll
+    for (int i = 0; i < kStages * kUnroll * kTokenTiles; ++i) {
+      const int s = i / kTokenTiles / kUnroll, u = i / kTokenTiles % kUnroll;
+      const int n = i % kTokenTiles;
+      const int k = warp_k + s * kStep + u * kChunk;
+      first[s][u][n] = make_uint4(0, 0, 0, 0);
+      if (has_token[n] && (kWhole || k + c * kLane < S::kIn)) {
+        first[s][u][n] = Load16(x_lane[n] + k);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kStages * kUnroll * kTokenTiles; ++i) {
+      const int s = i / kTokenTiles / kUnroll, u = i / kTokenTiles % kUnroll;
+      const int n = i % kTokenTiles;
+      if (has_token[n]) {
+        ring[s * kStage + kXAt + u * S::kTokens * 4 + n * 32 + lane] =
+            first[s][u][n];
+      }
+    }
+  }
+  const auto copy_x = [&](int step, uint4* stage) {
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int k = warp_k + step * kStep + u * kChunk;
+#pragma unroll
+      for (int n = 0; n < kTokenTiles; ++n) {
+        if (has_token[n]) {
+          StartCopy16(stage + kXAt + u * S::kTokens * 4 + n * 32 + lane,
+                      x_lane[n] + k, kWhole || k + c * kLane < S::kIn);
+        }
+      }
+    }
+  };
+
+  // The block's part of y, [token][column], is shared out among its threads; what
+  // is added there is on its way before the sums are ready.
+  constexpr int kColumns = kRows / kCluster / S::kPerColumn;
+  constexpr int kItems =
+      (S::kTokens * kColumns + kWarps * 32 - 1) / (kWarps * 32);
+  constexpr int kBatch = kItems < 4 ? kItems : 4;
+  const auto first_of = [&](int column) {  // row of the block
+    return (rank * kColumns + column) * S::kPerColumn;
+  };
+  typename S::Addends addends[kBatch] = {};
+  const auto load_addends = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int i = (first + j) * kWarps * 32 + threadIdx.x;
+      if (i >= S::kTokens * kColumns) continue;
+      const int row = first_row + first_of(i % kColumns);
+      addends[j] = S::LoadAddends(i / kColumns, row / S::kPerColumn, bias,
+                                  residual);
+    }
+  };
+  if constexpr (kItems == 1) load_addends(0);
+
+  float2 statistics[kTokenTiles] = {};
+  if constexpr (kStatistics) {
+    RowStatistics<T, S, kWarps, kLane>(x, rows, count, all_statistics);
+    __syncthreads();
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+      if (has_token[n]) statistics[n] = all_statistics[8 * n + g];
+    }
+  }
+
+  float sums[kTiles][kTokenTiles][4] = {};
+  float squares[kTokenTiles] = {};
+  int stage_index = 0;
+#pragma unroll 1
+  for (int step = 0; step < kSteps; ++step) {
+    WaitCopyGroups<kStages - 1>();
+    if constexpr (S::kNormed) __syncwarp();  // the scale is of all lanes
+    uint4* stage = ring + stage_index * kStage;
+    stage_index = stage_index + 1 == kStages ? 0 : stage_index + 1;
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      uint4 b[kTokenTiles];
+#pragma unroll
+      for (int n = 0; n < kTokenTiles; ++n) {
+        b[n] = make_uint4(0, 0, 0, 0);
+        if (has_token[n]) {
+          b[n] = stage[kXAt + u * S::kTokens * 4 + n * 32 + lane];
+        }
+      }
+      if constexpr (S::kNormed) {
+        float scale[kLane], shift[kLane];
+        LoadLane(stage + kScaleAt + u * 8 + c * 2, scale);
+        if constexpr (S::Has(kNormBias)) {
+          LoadLane(stage + kShiftAt + u * 8 + c * 2, shift);
+        }
+#pragma unroll
+        for (int n = 0; n < kTokenTiles; ++n) {
+          if constexpr (kLateFactor) {
+            b[n] = ScaleLane<T>(b[n], scale, &squares[n]);
+          } else {
+            b[n] = NormalizeLane<T, S>(b[n], statistics[n], scale, shift);
+          }
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        const uint4 lo = stage[(u * kTiles + m) * 64 + lane];
+        const uint4 hi = stage[(u * kTiles + m) * 64 + 32 + lane];
+#pragma unroll
+        for (int n = 0; n < kTokenTiles; ++n) {
+          Mma<T>(sums[m][n], lo.x, hi.x, lo.y, hi.y, b[n].x, b[n].y);
+        }
+#pragma unroll
+        for (int n = 0; n < kTokenTiles; ++n) {
+          Mma<T>(sums[m][n], lo.z, hi.z, lo.w, hi.w, b[n].z, b[n].w);
+        }
+      }
+    }
+    if constexpr (kSteps > kStages) {
+      if constexpr (S::kNormed) __syncwarp();  // all have read the scale
+      if (step + kStages < kSteps) {
+        copy_weights(step + kStages, stage);
+        copy_x(step + kStages, stage);
+      }
+    }
+    EndCopyGroup();
+  }
+  if constexpr (kItems > 1) load_addends(0);
+
+  __syncwarp();  // the ring has been read
+  float* warp_sums = shared + warp * kWarpFloats;
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int t = 8 * n + 2 * c + i;
+      if (8 * n + 8 > S::kTokens && t >= S::kTokens) continue;
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+        warp_sums[t * kPitch + 16 * m + g] = sums[m][n][i];
+        warp_sums[t * kPitch + 16 * m + g + 8] = sums[m][n][i + 2];
+      }
+    }
+    if constexpr (kLateFactor) {
+      squares[n] += __shfl_xor_sync(~0u, squares[n], 1);
+      squares[n] += __shfl_xor_sync(~0u, squares[n], 2);
+      if (c == 0) warp_sums[kSquaresAt + 8 * n + g] = squares[n];
+    }
+  }
+  __syncthreads();
+  const auto add_warps = [&](int at) {
+    float sum = shared[at];
+#pragma unroll
+    for (int i = 1; i < kWarps; ++i) sum += shared[i * kWarpFloats + at];
+    return sum;
+  };
+  if constexpr (kCluster > 1) {
+    constexpr int kEnd = kSquaresAt + (kLateFactor ? 8 * kTokenTiles : 0);
+    for (int i = threadIdx.x; i < kEnd; i += kWarps * 32) {
+      shared[i] = add_warps(i);
+    }
+    ClusterSync();
+  }
+  const auto total = [&](int at) {
+    if constexpr (kCluster == 1) return add_warps(at);
+    float sum = LoadOfRank(shared + at, 0);
+#pragma unroll
+    for (int r = 1; r < kCluster; ++r) sum += LoadOfRank(shared + at, r);
+    return sum;
+  };
+#pragma unroll 1
+  for (int first = 0; first < kItems; first += kBatch) {
+    if (first > 0) load_addends(first);
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int i = (first + j) * kWarps * 32 + threadIdx.x;
+      const int t = i / kColumns, row = first_of(i % kColumns);
+      if (t >= count || first_row + row < own_row) continue;
+      float factor = 1;
+      if constexpr (kLateFactor) {
+        factor = rsqrtf(total(kSquaresAt + t) / S::kIn + S::Eps());
+      }
+      float z[S::kPerColumn];
+#pragma unroll
+      for (int p = 0; p < S::kPerColumn; ++p) {
+        z[p] = factor * total(t * kPitch + row + p);
+      }
+      const int column = (first_row + row) / S::kPerColumn;
+      y[t * S::kYStride + column] = FromFloat<Y>(S::Finish(z, addends[j]));
+    }
+  }
+  // No block leaves while others read its sums.
+  if constexpr (kCluster > 1) ClusterSync();
+}

@@ -1,0 +1,65 @@
+// Instructions that only the linear kernels need: copies into shared memory in
+// groups, and the shared memory of a cluster's other blocks.
+#pragma once
+#include "base.cuh"
+
+// 16 bytes from global to shared memory, past the registers; zeros, and nothing
+// read, unless `inside`. Both addresses are aligned.
+__device__ __forceinline__ void StartCopy16(void* to, const void* from,
+                                            bool inside) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(from), "r"(inside ? 16 : 0)
+               : "memory");
+}
+// What this thread has started since the last call is a group, even if nothing.
+__device__ __forceinline__ void EndCopyGroup() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until all of this thread's groups but the last kLeft have arrived, for
+// this thread; for its warp after a __syncwarp.
+template <int kLeft>
+__device__ __forceinline__ void WaitCopyGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+// Clusters exist from 9.0 on; before that a block is alone.
+#if __CUDA_ARCH__ >= 900
+#define DEEPSLICE_CLUSTER(n) __cluster_dims__(n, 1, 1)
+#else
+#define DEEPSLICE_CLUSTER(n)
+#endif
+
+__device__ __forceinline__ int ClusterRank() {
+  uint32_t rank = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  return static_cast<int>(rank);
+}
+// Waits for all threads of the cluster, and sees what they wrote.
+__device__ __forceinline__ void ClusterSync() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;"
+      " barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+#else
+  __syncthreads();
+#endif
+}
+// What lies at `p` of this block's shared memory, in the block of that rank.
+__device__ __forceinline__ float LoadOfRank(const float* p, int rank) {
+  float v = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{.reg .u32 a; mapa.shared::cluster.u32 a, %1, %2;"
+      " ld.shared::cluster.f32 %0, [a];}"
+      : "=f"(v)
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(p))), "r"(rank)
+      : "memory");
+#else
+  v = *p;
+#endif
+  return v;
+}

@@ -1,0 +1,120 @@
+// What the linear kernels share: the shape as literals, and what follows the
+// sum of a row of w: norm factor, bias, activation or gate, residual.
+#pragma once
+#include "base.cuh"
+
+// LinearShape of linear.h. kEps holds a float's bits, kAct an Act or kNoAct.
+enum LinearOption {
+  kByRows = 1,
+  kGather = 2,
+  kRmsNorm = 4,
+  kLayerNorm = 8,
+  kNormBias = 16,
+  kBias = 32,
+  kResidual = 64,
+  kGated = 128,
+};
+template <typename T, int N>
+struct alignas(N * sizeof(T)) LinearVector {
+  T v[N];
+};
+// N elements from p, which is aligned to their size.
+template <int N, typename T>
+__device__ __forceinline__ void LoadVector(const T* p, float (&out)[N]) {
+  const auto vector = *reinterpret_cast<const LinearVector<T, N>*>(p);
+#pragma unroll
+  for (int i = 0; i < N; ++i) out[i] = ToFloat(vector.v[i]);
+}
+
+template <int kIn_, int kOut_, int kXStride_, int kYStride_,
+          int kResidualStride_, int kTokens_, int kOptions_, uint32_t kEps_,
+          int kAct_>
+struct LinearShape {
+  static constexpr int kIn = kIn_;    // columns of w
+  static constexpr int kOut = kOut_;  // rows of w
+  static constexpr int64_t kXStride = kXStride_;
+  static constexpr int64_t kYStride = kYStride_;
+  static constexpr int64_t kResidualStride = kResidualStride_;
+  static constexpr int kTokens = kTokens_;  // most
+  static constexpr int kAct = kAct_;
+  static constexpr bool Has(int option) { return (kOptions_ & option) != 0; }
+  static constexpr bool kNormed = Has(kRmsNorm) || Has(kLayerNorm);
+  // Rows of w for a column of y.
+  static constexpr int kPerColumn = Has(kGated) ? 2 : 1;
+
+  static __device__ __forceinline__ float Eps() {
+    return __uint_as_float(kEps_);
+  }
+  // Rows of y in this launch. After GridWait.
+  static __device__ __forceinline__ int Count(const StepInfo* info) {
+    const int n = Has(kByRows) ? info->rows : info->tokens;
+    return n < kTokens ? n : kTokens;
+  }
+  // The row of x for row t of y. Rows at or above the count take row 0 when
+  // they are gathered (`rows` holds nothing for them) and else their own, which
+  // exists up to kTokens: what is read there goes into no row that is stored,
+  // and so nothing waits for the count before it may load.
+  static __device__ __forceinline__ int XRow(const int* rows, int t,
+                                             int count) {
+    if constexpr (Has(kGather)) return t < count ? rows[t] : 0;
+    return t;
+  }
+  // What is added to the sums of y[t, column], loaded ahead of its use.
+  struct Addends {
+    float bias[kPerColumn];
+    float residual;
+  };
+  template <typename T>
+  static __device__ __forceinline__ Addends LoadAddends(int t, int column,
+                                                        const float* bias,
+                                                        const T* residual) {
+    Addends a = {};
+#pragma unroll
+    for (int j = 0; j < kPerColumn; ++j) {
+      if constexpr (Has(kBias)) a.bias[j] = bias[column * kPerColumn + j];
+    }
+    if constexpr (Has(kResidual)) {
+      a.residual = ToFloat(residual[t * kResidualStride + column]);
+    }
+    return a;
+  }
+  // y[t, column] of the sums z[0] and, gated, z[1].
+  static __device__ __forceinline__ float Finish(const float (&z)[kPerColumn],
+                                                 const Addends& a) {
+    float v = Activate<kAct>(z[0] + a.bias[0]);
+    if constexpr (Has(kGated)) v *= z[1] + a.bias[1];
+    return v + a.residual;
+  }
+};
+
+// Mean and 1 / deviation (RmsNorm: 0 and 1 / rms) of x's rows to out[kTokens], a
+// warp of the block's kWarps a row, in loads of kVec elements.
+template <typename T, typename S, int kWarps, int kVec>
+__device__ __forceinline__ void RowStatistics(const T* x, const int* rows,
+                                              int count, float2* out) {
+  const int lane = threadIdx.x % 32;
+  for (int t = threadIdx.x / 32; t < S::kTokens; t += kWarps) {
+    const T* row = x + S::XRow(rows, t, count) * S::kXStride;
+    // Calls f with each element of this lane.
+    const auto each = [&](auto f) {
+#pragma unroll 4
+      for (int k = lane * kVec; k < S::kIn; k += 32 * kVec) {
+        float v[kVec];
+        LoadVector(row + k, v);
+#pragma unroll
+        for (int i = 0; i < kVec; ++i) f(v[i]);
+      }
+    };
+    float mean = 0, squares = 0;
+    if constexpr (S::Has(kLayerNorm)) {
+      each([&](float v) { mean += v; });
+      mean = WarpSum(mean) / S::kIn;
+    }
+    // The squares of differences, not of x: those cancel where the mean is large.
+    each([&](float v) { squares += (v - mean) * (v - mean); });
+    squares = WarpSum(squares);
+    if (lane == 0) {
+      out[t] = make_float2(mean, rsqrtf(squares / S::kIn + S::Eps()));
+    }
+  }
+}

@@ -1,0 +1,158 @@
+#include "kernels/cuda/linear_tiling.h"
+
+#include <algorithm>
+
+#include "schema/base/check.h"
+#include "schema/base/dtype.h"
+
+namespace deepslice {
+namespace {
+
+constexpr int64_t kChunk = 32;  // columns of w
+
+// What an SM takes in a microsecond when all do, on an H200 (4.6 TB/s of
+// memory, some 6 TB/s through L2). Only their ratio and that to the costs below
+// decide.
+constexpr double kMemoryBytes = 34.8e3;
+constexpr double kL2Bytes = 45.5e3;
+// Microseconds that a block's start and end cost the others of its SM, and that
+// every doubling of a cluster costs its blocks and the kernel: two meetings, a
+// coarser fit.
+constexpr double kBlockCost = 0.1;
+constexpr double kClusterCost = 0.7;
+
+// Weights that an SM should have in flight: twice what hides memory's latency,
+// so that there is something left while a kernel starts or ends.
+constexpr int64_t kInFlight = 96 << 10;
+// Most shared memory of a block, so that an SM also has place for the next
+// kernel's first block, or for three blocks where there are that many.
+constexpr int64_t kMostShared = 112 << 10;
+constexpr int64_t kMostSharedOfMany = 60 << 10;
+// x of the first steps waits in registers: at most so many loads a lane.
+constexpr int64_t kMostFirstLoads = 16;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t TokenTiles(const LinearShape& s) { return CeilDiv(s.tokens, 8); }
+
+// Pieces of 16 bytes of a stage of a warp, as in linear_mma.cuh.
+int64_t StagePieces(const LinearShape& s, const LinearTiling& t) {
+  int64_t pieces = t.tiles * 64 + s.tokens * 4;
+  if (s.norm != FusedNorm::kNone) pieces += 8;
+  if (s.norm_bias) pieces += 8;
+  return pieces * t.unroll;
+}
+
+int64_t Steps(const LinearShape& s, const LinearTiling& t) {
+  return CeilDiv(s.in, kChunk * t.cluster * t.warps * t.unroll);
+}
+
+int64_t Blocks(const LinearShape& s, const LinearTiling& t) {
+  return CeilDiv(s.out, 16 * t.tiles) * t.cluster;
+}
+
+int64_t BlocksPerSm(const LinearShape& s, const GpuTarget& target,
+                    const LinearTiling& t) {
+  return CeilDiv(Blocks(s, t), target.num_sms);
+}
+
+// Microseconds. Where SMs have unequal numbers of blocks, those of the fuller
+// ones get more of the memory's rate than their share of SMs, but not as much
+// as their share of blocks: the mean of both. Many blocks are dealt out as they
+// end.
+double Cost(const LinearShape& s, const GpuTarget& target,
+            const LinearTiling& t) {
+  const double w = 32.0 * t.tiles * s.in / t.cluster;
+  const double x = 2.0 * s.tokens * s.in / t.cluster;
+  double block = std::max(w / kMemoryBytes, (w + x) / kL2Bytes) + kBlockCost;
+  double kernel = 0;
+  for (int c = 1; c < t.cluster; c *= 2) {
+    block += kBlockCost;
+    kernel += kClusterCost;
+  }
+  const double fair = static_cast<double>(Blocks(s, t)) / target.num_sms;
+  return (BlocksPerSm(s, target, t) + std::max(fair, 1.0)) / 2 * block + kernel;
+}
+
+// Fills in what follows from tiles and cluster.
+void CutDepth(const LinearShape& s, const GpuTarget& target, LinearTiling* t) {
+  const bool many = BlocksPerSm(s, target, *t) > 1;
+  const bool many_tokens = TokenTiles(s) > 2;
+  // Two chunks of a row are a whole line of memory.
+  t->unroll = t->tiles <= 2 ? 2 : 1;
+  t->warps = t->tiles == 1 && !many ? 16 : 8;
+  // Accumulators and fragments of x, as the assembler's reports show.
+  const bool normed = s.norm != FusedNorm::kNone;
+  t->registers = 64;
+  if (t->tiles * t->unroll > 2) {
+    t->registers = normed && s.tokens > 8 ? 128 : 96;
+  }
+  if (many_tokens) t->registers = t->tiles == 1 ? 96 : normed ? 168 : 128;
+
+  const int64_t in_flight = many ? kInFlight / 2 : kInFlight;
+  const int64_t shared =
+      std::min(many ? kMostSharedOfMany : kMostShared,
+               std::max<int64_t>(target.shared_bytes, 48 << 10));
+  const int64_t wanted = many_tokens ? 2 : 3;
+  while (true) {
+    const int64_t steps = Steps(s, *t);
+    t->stages = 1;
+    while (t->stages < steps) {
+      LinearTiling more = *t;
+      ++more.stages;
+      if (LinearMmaShared(s, more) > shared ||
+          more.warps * more.stages * more.unroll * more.tiles * 1024 >
+              in_flight ||
+          more.stages * more.unroll * TokenTiles(s) > kMostFirstLoads) {
+        break;
+      }
+      *t = more;
+    }
+    const bool deep = t->stages >= std::min(wanted, steps);
+    if (LinearMmaShared(s, *t) <= shared && (deep || t->warps <= 4)) break;
+    if (t->warps == 1) break;
+    t->warps /= 2;
+  }
+  // As many steps from no more warps than they need.
+  const int64_t steps = Steps(s, *t);
+  t->warps = CeilDiv(s.in, kChunk * t->cluster * t->unroll * steps);
+  t->stages = std::min<int64_t>(t->stages, Steps(s, *t));
+}
+
+}  // namespace
+
+bool LinearMmaFits(const LinearShape& s) {
+  return DTypeSize(s.x) == 2 && s.weight == s.x && s.in % 8 == 0 &&
+         s.x_stride % 8 == 0 && s.out >= 16;
+}
+
+int64_t LinearMmaShared(const LinearShape& s, const LinearTiling& t) {
+  const int64_t rows = 16 * t.tiles;
+  const int64_t sums = s.tokens * (rows + 4) * 4 + TokenTiles(s) * 32;
+  const int64_t ring =
+      std::max(t.stages * StagePieces(s, t) * 16, sums / 16 * 16);
+  const bool late_factor = s.norm == FusedNorm::kRms && s.x == DType::kBF16;
+  const bool statistics = s.norm != FusedNorm::kNone && !late_factor;
+  return (statistics ? CeilDiv(s.tokens, 2) * 16 : 0) + t.warps * ring;
+}
+
+LinearTiling ChooseLinearTiling(const LinearShape& s, const GpuTarget& target) {
+  DS_CHECK(LinearMmaFits(s));
+  std::optional<LinearTiling> best;
+  double best_cost = 0;
+  for (int cluster : {1, 2, 4}) {
+    if (cluster > 1 && !target.hopper()) break;
+    for (int tiles : {1, 2, 3, 4}) {
+      if (16 * tiles > s.out) break;
+      LinearTiling t = {.tiles = tiles, .cluster = cluster};
+      const double cost = Cost(s, target, t);
+      if (best.has_value() && cost >= best_cost) continue;
+      best = t;
+      best_cost = cost;
+    }
+  }
+  CutDepth(s, target, &*best);
+  return *best;
+}
+
+}  // namespace deepslice
