@@ -48,7 +48,7 @@ std::optional<std::vector<RawPiece>> MatchRaw(const Checkpoint& checkpoint,
     const TensorInfo* t = checkpoint.Find(p.tensor);
     if (t == nullptr || p.transposed || t->storage != Storage::kPlain ||
         t->dtype != *type || t->rotary_heads != 0 ||
-        t->transposed_from_published) {
+        t->transposed_from_published || t->synthetic.has_value()) {
       return std::nullopt;
     }
     const uint64_t size = DTypeSize(*type);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "compiler/config_support.h"
 #include "compiler/model_attributes.h"
 #include "compiler/model_weights.h"
@@ -72,6 +73,12 @@ absl::Status WithPath(const Checkpoint& checkpoint,
     return status;
   }
   const std::string& file = checkpoint.files()[0].path;
+  // A config alone may have any name.
+  if (absl::EndsWith(file, ".json")) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(file, absl::StripPrefix(status.message(), "config.json")));
+  }
   return absl::Status(
       status.code(),
       checkpoint.gguf_metadata().is_null()

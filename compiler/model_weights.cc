@@ -159,31 +159,9 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  int64_t Size(SlotDim dim) const {
-    switch (dim) {
-      case SlotDim::kNone:
-        return 1;
-      case SlotDim::kVocab:
-        return model_.vocab_size;
-      case SlotDim::kPositions:
-        return model_.max_positions;
-      case SlotDim::kHidden:
-        return model_.hidden_size;
-      case SlotDim::kQuery:
-        return model_.heads * model_.head_dim;
-      case SlotDim::kKv:
-        return model_.kv_heads * model_.head_dim;
-      case SlotDim::kInner:
-        return model_.inner_size;
-    }
-    return 0;
-  }
-
-  // Rows of the tensor before the first that the weights take.
+  int64_t Size(SlotDim dim) const { return SlotSize(model_, dim); }
   int64_t Offset(const WeightPattern& pattern) const {
-    return pattern.slots[0]->rows == SlotDim::kPositions
-               ? flags_.position_offset
-               : 0;
+    return FirstRow(pattern, flags_);
   }
 
   static bool IsTransposed(const WeightPattern& p, const TensorInfo& t) {
@@ -192,12 +170,9 @@ class Resolver {
 
   absl::Status CheckTensor(const WeightPattern& pattern,
                            const TensorInfo& t) const {
-    int64_t rows = Offset(pattern);
-    for (const WeightSlot* slot : pattern.slots) rows += Size(slot->rows);
-    std::vector<int64_t> want = {rows};
-    if (pattern.slots[0]->cols != SlotDim::kNone) {
-      want.push_back(Size(pattern.slots[0]->cols));
-      if (IsTransposed(pattern, t)) std::swap(want[0], want[1]);
+    std::vector<int64_t> want = PublishedShape(pattern, model_, flags_);
+    if (pattern.transposed && t.transposed_from_published && want.size() == 2) {
+      std::swap(want[0], want[1]);
     }
     if (t.shape != want) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -363,6 +338,46 @@ class Resolver {
 };
 
 }  // namespace
+
+int64_t SlotSize(const ModelDescription& model, SlotDim dim) {
+  switch (dim) {
+    case SlotDim::kNone:
+      return 1;
+    case SlotDim::kVocab:
+      return model.vocab_size;
+    case SlotDim::kPositions:
+      return model.max_positions;
+    case SlotDim::kHidden:
+      return model.hidden_size;
+    case SlotDim::kQuery:
+      return model.heads * model.head_dim;
+    case SlotDim::kKv:
+      return model.kv_heads * model.head_dim;
+    case SlotDim::kInner:
+      return model.inner_size;
+  }
+  return 0;
+}
+
+int64_t FirstRow(const WeightPattern& pattern, const ModelFlags& flags) {
+  return pattern.slots[0]->rows == SlotDim::kPositions ? flags.position_offset
+                                                       : 0;
+}
+
+std::vector<int64_t> PublishedShape(const WeightPattern& pattern,
+                                    const ModelDescription& model,
+                                    const ModelFlags& flags) {
+  int64_t rows = FirstRow(pattern, flags);
+  for (const WeightSlot* slot : pattern.slots) {
+    rows += SlotSize(model, slot->rows);
+  }
+  std::vector<int64_t> shape = {rows};
+  if (pattern.slots[0]->cols != SlotDim::kNone) {
+    shape.push_back(SlotSize(model, pattern.slots[0]->cols));
+    if (pattern.transposed) std::swap(shape[0], shape[1]);
+  }
+  return shape;
+}
 
 absl::StatusOr<bool> TensorsEqual(const Checkpoint& checkpoint,
                                   const TensorInfo& a, const TensorInfo& b) {

@@ -19,6 +19,15 @@ absl::Status ResolveWeights(const Policy& policy, const ModelFlags& flags,
                             const DescribeOptions& options,
                             ModelDescription* model);
 
+// Rows or columns of a slot in this model; 1 for kNone.
+int64_t SlotSize(const ModelDescription& model, SlotDim dim);
+// The shape of a pattern's tensor as it is published, and its rows before the
+// first that the weights take.
+std::vector<int64_t> PublishedShape(const WeightPattern& pattern,
+                                    const ModelDescription& model,
+                                    const ModelFlags& flags);
+int64_t FirstRow(const WeightPattern& pattern, const ModelFlags& flags);
+
 // Whether two tensors hold the same numbers. Reads both, a few rows at a time.
 absl::StatusOr<bool> TensorsEqual(const Checkpoint& checkpoint,
                                   const TensorInfo& a, const TensorInfo& b);

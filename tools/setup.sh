@@ -50,7 +50,8 @@ fi
 if [ -n "$nvrtc" ]; then
   echo "setup: installing $nvrtc to $nvrtc_folder"
   # The rest of the build does without.
-  python3 -m pip install -q --no-deps --target "$nvrtc_folder" "$nvrtc" ||
+  python3 -m pip install -q --root-user-action=ignore --no-deps \
+    --target "$nvrtc_folder" "$nvrtc" ||
     echo "setup: no NVRTC: dscompile can't compile for GPUs here" >&2
 fi
 if [ ${#missing[@]} -eq 0 ] && [ -z "$nvrtc" ]; then

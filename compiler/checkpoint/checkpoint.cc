@@ -9,6 +9,7 @@
 #include "schema/base/check.h"
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
+#include "schema/synthetic.h"
 
 namespace deepslice {
 namespace {
@@ -28,6 +29,18 @@ void ReadElements(const TensorInfo& t, const uint8_t* data, int64_t first,
     WidenToFloat(t.dtype, data + first * DTypeSize(t.dtype), count, out);
   } else {
     DequantizeBlocks(t.storage, data, first, count, out);
+  }
+}
+
+void MakeElements(const TensorInfo& t, int64_t begin, int64_t end, float* out) {
+  const SyntheticTensor& made = *t.synthetic;
+  const int64_t width = t.row_elements();
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t col = 0; col < width; ++col) {
+      *out++ = made.mean + made.scale * (made.transposed
+                                             ? SyntheticUnit(made.key, col, row)
+                                             : SyntheticUnit(made.key, row, col));
+    }
   }
 }
 
@@ -59,6 +72,10 @@ absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
         absl::StrCat("tensor ", Quoted(t.name), ": rows ", begin, " to ", end,
                      " of ", t.rows(), " into ", out.size(), " floats"));
   }
+  if (t.synthetic.has_value()) {
+    MakeElements(t, begin, end, out.data());
+    return absl::OkStatus();
+  }
   const absl::string_view bytes = file_bytes(t.file);
   DS_CHECK(t.offset <= bytes.size() && t.bytes <= bytes.size() - t.offset);
   const uint8_t* data =
@@ -76,8 +93,8 @@ absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
 
 absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
                                       int64_t end) const {
-  if (t.storage != Storage::kPlain || t.rotary_heads != 0 || begin < 0 ||
-      end < begin || end > t.rows()) {
+  if (t.storage != Storage::kPlain || t.rotary_heads != 0 ||
+      t.synthetic.has_value() || begin < 0 || end < begin || end > t.rows()) {
     return {};
   }
   const int64_t row_bytes = t.row_elements() * DTypeSize(t.dtype);
@@ -95,6 +112,12 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
                      ".safetensors file or a .gguf file"));
   }
   if (absl::EndsWith(path, ".safetensors")) return OpenSafetensorsFile(path);
+  if (absl::EndsWith(path, ".json")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": a config without weights; give the folder or file of the weights, "
+        "or make weights up with --random-weights SEED"));
+  }
   DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(path));
   if (absl::EndsWith(path, ".gguf") ||
       absl::StartsWith(source.bytes, kGgufMagic)) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "schema/base/dtype.h"
 #include "schema/base/json.h"
@@ -32,6 +33,17 @@ enum class Storage : uint8_t {
   kQ6_K,
 };
 
+// Made-up numbers in place of stored ones (schema/synthetic.h): the element at
+// row r and column c of the tensor seen as [out, in] is mean + scale *
+// SyntheticUnit(key, r, c), which float holds exactly.
+struct SyntheticTensor {
+  uint64_t seed = 0;
+  uint64_t key = 0;         // SyntheticTensorKey of the seed and the name
+  float mean = 0;
+  float scale = 1;          // a power of two
+  bool transposed = false;  // the tensor's shape is [in, out]
+};
+
 // A tensor of the checkpoint, unread. Row-major; `shape` is the logical shape
 // (GGUF's reversed dims already put in order: [out, in] for a matrix).
 struct TensorInfo {
@@ -49,6 +61,8 @@ struct TensorInfo {
   // GGUF stores GPT-2's linear weights as [out, in] although the published
   // layout is [in, out]. `shape` and ReadRows stay as stored.
   bool transposed_from_published = false;
+  // Set: nothing is stored, and file, offset and bytes mean nothing.
+  absl::optional<SyntheticTensor> synthetic;
 
   int64_t num_elements() const;
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
@@ -93,8 +107,8 @@ class Checkpoint {
   // one row. Integer tensors are refused. NaN and Inf pass.
   absl::Status ReadRows(const TensorInfo& t, int64_t begin, int64_t end,
                         absl::Span<float> out) const;
-  // The same rows as stored bytes, when storage is kPlain and rotary_heads is
-  // 0: a view into the mapping. Empty otherwise.
+  // The same rows as stored bytes, when storage is kPlain, rotary_heads is 0
+  // and nothing is made up: a view into the mapping. Empty otherwise.
   absl::string_view RawRows(const TensorInfo& t, int64_t begin,
                             int64_t end) const;
 };

@@ -84,15 +84,20 @@ absl::Status CheckTemplateSize(absl::string_view text) {
                    limits::kTemplateBytes, " are allowed"));
 }
 
-absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
-  const std::string config = JoinPath(folder, "config.json");
-  DS_ASSIGN_OR_RETURN(parts->config, ReadObject(config));
-  if (parts->config.is_null()) {
-    return absl::NotFoundError(
-        absl::StrCat(config,
-                     ": no such file; a model needs its config.json beside the "
-                     "weights: download it too"));
+absl::StatusOr<json::Value> ReadConfigObject(const std::string& path) {
+  DS_ASSIGN_OR_RETURN(json::Value value, ReadObject(path));
+  if (value.is_null()) {
+    return absl::NotFoundError(absl::StrCat(
+        path,
+        ": no such file; a model needs its config.json beside the "
+        "weights: download it too"));
   }
+  return value;
+}
+
+absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
+  DS_ASSIGN_OR_RETURN(parts->config,
+                      ReadConfigObject(JoinPath(folder, "config.json")));
   DS_ASSIGN_OR_RETURN(parts->generation_config,
                       ReadObject(JoinPath(folder, "generation_config.json")));
   DS_ASSIGN_OR_RETURN(parts->tokenizer_config,

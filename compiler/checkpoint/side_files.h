@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "compiler/checkpoint/loaded_checkpoint.h"
 
@@ -14,6 +15,10 @@ namespace deepslice {
 // tokenizer_json_path and chat_template from `folder`. A file that is present
 // but damaged is an error.
 absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts);
+
+// The JSON object in `path`, as config.json is read; NotFound when there is no
+// such file.
+absl::StatusOr<json::Value> ReadConfigObject(const std::string& path);
 
 // Ok, or ResourceExhausted when a template is longer than limits.h allows.
 absl::Status CheckTemplateSize(absl::string_view text);

@@ -1,0 +1,88 @@
+#include "compiler/random_weights.h"
+
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "compiler/checkpoint/synthetic.h"
+#include "compiler/config_support.h"
+#include "compiler/config_value.h"
+#include "compiler/model_attributes.h"
+#include "compiler/model_weights.h"
+#include "compiler/policy.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+absl::StatusOr<DType> DTypeOf(const json::Value& config) {
+  ConfigValue v = FindConfig(config, "dtype");
+  if (!v.present()) v = FindConfig(config, "torch_dtype");
+  if (!v.present()) return DType::kF32;
+  DS_ASSIGN_OR_RETURN(const std::string text, ConfigString(v));
+  const absl::string_view name = absl::StripPrefix(text, "torch.");
+  if (name == "float32" || name == "float64" || name == "auto") {
+    return DType::kF32;
+  }
+  if (name == "float16") return DType::kF16;
+  if (name == "bfloat16") return DType::kBF16;
+  return ConfigError(v, "float32, float16 or bfloat16");
+}
+
+SyntheticTensor ValuesOf(const WeightPattern& pattern,
+                         const ModelDescription& model) {
+  const WeightSlot& slot = *pattern.slots[0];
+  SyntheticTensor out;
+  out.transposed = pattern.transposed && slot.cols != SlotDim::kNone;
+  if (slot.cols != SlotDim::kNone) {
+    // SyntheticUnit deviates by 1 / (4 sqrt(3)). A power of two keeps the
+    // product exact, and so the same on every device.
+    const double wanted = 4 * std::sqrt(3.0 / SlotSize(model, slot.cols));
+    out.scale = static_cast<float>(std::exp2(std::round(std::log2(wanted))));
+  } else if (slot.role == Role::kNorm && !absl::EndsWith(slot.name, ".bias")) {
+    out.mean = 1;
+  } else {
+    out.scale = 0.25f;
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<TensorInfo>> ListTensors(const json::Value& config) {
+  DS_RETURN_IF_ERROR(CheckConfigSupported(config));
+  DS_ASSIGN_OR_RETURN(const Policy* policy, MatchPolicy(config));
+  ModelDescription model;
+  ModelFlags flags;
+  DS_RETURN_IF_ERROR(DescribeAttributes(*policy, config, &model, &flags));
+  if (model.vocab_size == 0) {
+    return ConfigError(FindConfig(config, "vocab_size"),
+                       "the number of tokens, as no embedding shows it");
+  }
+  DS_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(config));
+  std::vector<TensorInfo> out;
+  for (const WeightPattern& pattern : policy->weights) {
+    if (pattern.is_head() && model.tied_head) continue;
+    if (!pattern.flag.empty() && !flags.biases.at(pattern.flag).value) continue;
+    const NamePattern names(pattern.name, policy->prefixes[0]);
+    TensorInfo t;
+    t.dtype = dtype;
+    t.shape = PublishedShape(pattern, model, flags);
+    t.synthetic = ValuesOf(pattern, model);
+    const int64_t layers = pattern.per_layer() ? model.layers : 1;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      t.name = names.Name(layer);
+      out.push_back(t);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenRandomWeights(
+    const std::string& path, uint64_t seed) {
+  return OpenSyntheticCheckpoint(path, seed, ListTensors);
+}
+
+}  // namespace deepslice
