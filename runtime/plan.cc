@@ -121,6 +121,9 @@ absl::StatusOr<Plan> Plan::Check(std::shared_ptr<const std::string> plan,
         out.fb_->weights_bytes(), "; copy the file again"));
   }
   DS_RETURN_IF_ERROR(CheckPlan(*out.fb_, weights.size(), plan_label));
+  if (WeightMemoryBytes(*out.fb_) > weights.size()) {
+    out.synthetic_ = std::make_shared<SyntheticMemory>(*out.fb_);
+  }
   if (options.check_weights) {
     DS_RETURN_IF_ERROR(
         CheckBlocks(*out.fb_, weights, weights_label, options.threads));
@@ -194,7 +197,9 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
 
 const void* Plan::weight_data(int i) const {
   const fb::Weight* w = fb_->weights()->Get(i);
-  if (w->origin() != fb::WeightOrigin::File) return nullptr;
+  if (w->origin() != fb::WeightOrigin::File) {
+    return synthetic_ == nullptr ? nullptr : synthetic_->data(*w);
+  }
   return weights_bytes_.data() + w->offset();
 }
 
@@ -206,6 +211,10 @@ const float* Plan::weight_scales(int i) const {
   }
   return reinterpret_cast<const float*>(weights_bytes_.data() +
                                         w->scales_offset());
+}
+
+absl::Status Plan::FillSynthetic(int threads) const {
+  return synthetic_ == nullptr ? absl::OkStatus() : synthetic_->Fill(threads);
 }
 
 const fb::Program* Plan::FindProgram(absl::string_view target,

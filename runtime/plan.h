@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/synthetic_weights.h"
 #include "schema/base/file.h"
 #include "schema/plan_format.h"
 #include "schema/plan_generated.h"
@@ -39,10 +40,14 @@ class Plan {
 
   const fb::Plan& fb() const { return *fb_; }
   absl::string_view weights() const { return weights_bytes_; }
-  // Data and scales of weight i, inside weights(); scales is nullptr when the
-  // encoding has none.
+  // Data and scales of weight i, inside weights() or in memory that
+  // FillSynthetic made; scales is nullptr when the encoding has none.
   const void* weight_data(int i) const;
   const float* weight_scales(int i) const;
+  // Makes up, in host memory, the weights that are no file's; needed before
+  // weight_data of one, which else is nullptr. Once for all copies of this
+  // plan; safe from several threads. ResourceExhausted.
+  absl::Status FillSynthetic(int threads) const;
   // The first program of that kind for the target ("cpu", "sm_90a"), or
   // nullptr. A GPU target has several step programs: see Program::bucket.
   const fb::Program* FindProgram(absl::string_view target,
@@ -62,6 +67,7 @@ class Plan {
   MappedFile weights_file_;                   // of Load
   std::shared_ptr<const void> weights_copy_;  // of FromBytes
   absl::string_view weights_bytes_;
+  std::shared_ptr<SyntheticMemory> synthetic_;  // nullptr: there are none
   const fb::Plan* fb_ = nullptr;
 };
 

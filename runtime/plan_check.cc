@@ -18,6 +18,8 @@ namespace deepslice {
 namespace {
 
 constexpr uint64_t kWeightAlignment = 256;
+// Of a rank's weights: more than any machine has, far from where sums overflow.
+constexpr uint64_t kMostMemory = uint64_t{1} << 50;
 
 absl::Status CheckMesh(const fb::Plan& plan) {
   if (plan.world_size() < 1 || plan.world_size() > limits::kWorldSize) {
@@ -83,6 +85,49 @@ absl::Status CheckBlob(uint32_t weight, const char* field, uint64_t offset,
   return absl::OkStatus();
 }
 
+// The pieces of a made-up weight: all rows, each in range.
+absl::Status CheckSynthetic(const fb::Weight& w) {
+  const Encoding encoding = static_cast<Encoding>(w.encoding());
+  if (IsQuantized(encoding)) {
+    return Senseless("origin: made up, of encoding ", EncodingName(encoding),
+                     "; f32, f16 and bf16 are allowed");
+  }
+  if (!std::isfinite(w.synthetic_mean()) ||
+      !std::isfinite(w.synthetic_scale())) {
+    return Senseless("synthetic_mean ", w.synthetic_mean(),
+                     ", synthetic_scale ", w.synthetic_scale());
+  }
+  if (w.pieces() == nullptr || !IsAligned(w.pieces())) {
+    return Senseless("pieces: absent or unaligned");
+  }
+  const int64_t rows = w.shape()->Get(0);
+  int64_t covered = 0;
+  for (uint32_t i = 0; i < w.pieces()->size(); ++i) {
+    const fb::SyntheticPiece& p = *w.pieces()->Get(i);
+    const auto in = [](int64_t x, int64_t low, int64_t high) {
+      return x >= low && x <= high;
+    };
+    // Each factor is at most 2^26.
+    if (!in(p.rows(), 1, rows) || !in(p.first_row(), 0, rows - 1) ||
+        !in(p.row_step(), 1, rows) ||
+        p.first_row() + (p.rows() - 1) * p.row_step() >= rows ||
+        !in(p.rows_begin(), 0, kMaxExtent) ||
+        !in(p.cols_begin(), 0, kMaxExtent)) {
+      return Senseless("pieces[", i, "]: ", p.rows(), " rows from ",
+                       p.first_row(), " by ", p.row_step(), ", of the source's ",
+                       p.rows_begin(), " and ", p.cols_begin(),
+                       " on: one is out of range");
+    }
+    covered += p.rows();
+    if (covered > rows) break;
+  }
+  if (covered != rows) {
+    return Senseless("pieces: ", covered, " rows or more; the weight has ",
+                     rows);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
                          uint64_t file_bytes, std::vector<Blob>* blobs) {
   if (w.encoding() >= kNumEncodings) {
@@ -110,11 +155,19 @@ absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
     }
     elements *= d;  // two factors of at most 2^26
   }
-  if (w.origin() == fb::WeightOrigin::Synthetic) return absl::OkStatus();
   const uint64_t bytes = CeilDiv(elements * EncodingBits(encoding), 8);
   if (w.bytes() != bytes) {
     return Senseless("bytes: ", w.bytes(), "; ", elements, " elements of ",
                      EncodingName(encoding), " take ", bytes);
+  }
+  if (w.origin() == fb::WeightOrigin::Synthetic) {
+    DS_RETURN_IF_ERROR(CheckSynthetic(w));
+    if (w.offset() < file_bytes) {
+      return Senseless("offset: ", w.offset(), "; what is made up comes after "
+                       "the file's ", file_bytes, " bytes");
+    }
+    return CheckBlob(index, "offset", w.offset(), w.bytes(), kMostMemory,
+                     blobs);
   }
   const int64_t rows = rank == 2 ? w.shape()->Get(0) : 1;
   if (encoding == Encoding::kI8Row &&

@@ -55,6 +55,7 @@ RefTensor FromInts(absl::Span<const int32_t> values,
 
 PlanReference::PlanReference(const Plan& plan)
     : plan_(plan), states_(plan.fb().states()->size()) {
+  DS_CHECK(plan.FillSynthetic(1).ok());
   for (uint32_t i = 0; i < plan.fb().weights()->size(); ++i) {
     weights_.push_back(ReadWeight(plan, i));
   }

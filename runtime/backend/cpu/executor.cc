@@ -95,6 +95,7 @@ absl::Status CpuExecutor::Allocate(const Plan& plan, const fb::Program& program,
   sampled_.reserve(sizes_.max_rows);
   sample_scratch_.reserve(vocab_);
   DS_RETURN_IF_ERROR(CheckFits(sizes_, 0));
+  DS_RETURN_IF_ERROR(plan.FillSynthetic(pool->num_threads()));
   DS_ASSIGN_OR_RETURN(arena_, Mapping::Make(sizes_.arena_bytes, "arena"));
   DS_ASSIGN_OR_RETURN(cache_, Mapping::Make(sizes_.cache_bytes, "cache"));
   DS_ASSIGN_OR_RETURN(list_, ResolveSteps(plan, program, sizes_, arena_.data(),

@@ -250,7 +250,7 @@ TEST(Executor, RefusesAnotherPlace) {
                   kFailedPrecondition, "launch of rank 0 of 2");
 }
 
-TEST(Executor, RefusesPlansForOtherDevicesAndSyntheticWeights) {
+TEST(Executor, RefusesPlansForOtherDevices) {
   ThreadPool pool(1);
   TestPlan gpu = TinyLlama().Build();
   gpu.plan.targets[0]->name = "cpu2";
@@ -269,13 +269,6 @@ TEST(Executor, RefusesPlansForOtherDevicesAndSyntheticWeights) {
   DS_ASSERT_OK(plan);
   DS_EXPECT_ERROR(Executor::Prepare(*plan, {}, nullptr, &pool),
                   kFailedPrecondition, "its targets are cpu2; recompile");
-
-  TestPlan synthetic = TinyLlama().Build();
-  synthetic.plan.weights[2]->origin = fb::WeightOrigin::Synthetic;
-  const auto made = synthetic.Load();
-  DS_ASSERT_OK(made);
-  DS_EXPECT_ERROR(Executor::Prepare(*made, {}, nullptr, &pool), kUnimplemented,
-                  "weight qkv is made from a seed");
 }
 
 TEST(Executor, RefusesMoreMemoryThanTheMachineHas) {

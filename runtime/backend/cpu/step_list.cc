@@ -106,13 +106,8 @@ class Resolver {
     step->rows_dim[operand] = -1;  // the block table has all its rows
   }
 
-  absl::Status SetWeight(int index, int operand, ResolvedStep* step) const {
+  void SetWeight(int index, int operand, ResolvedStep* step) const {
     const fb::Weight& w = *plan_.fb().weights()->Get(index);
-    if (w.origin() != fb::WeightOrigin::File) {
-      return absl::UnimplementedError(absl::StrCat(
-          "weight ", absl::CHexEscape(w.name()->c_str()),
-          " is made from a seed; this build reads weights from the plan"));
-    }
     CpuOperand& in = step->call.in[operand];
     in.data = plan_.weight_data(index);
     in.scales = plan_.weight_scales(index);
@@ -120,7 +115,6 @@ class Resolver {
     const bool vector = w.shape()->size() == 1;
     in.rows = vector ? 1 : w.shape()->Get(0);
     in.cols = w.shape()->Get(vector ? 0 : 1);
-    return absl::OkStatus();
   }
 
   absl::Status AddKernel(const fb::CpuOpStep& op, ResolvedStep* step) {
@@ -134,7 +128,7 @@ class Resolver {
       if (ref.kind() == fb::OperandKind::Buffer) {
         SetBuffer(ref.index(), i, step);
       } else if (ref.kind() == fb::OperandKind::Weight) {
-        DS_RETURN_IF_ERROR(SetWeight(ref.index(), i, step));
+        SetWeight(ref.index(), i, step);
         if (plan_.fb().weights()->Get(ref.index())->shape()->size() == 2) {
           shape.weight_encoding = step->call.in[i].encoding;
         }
