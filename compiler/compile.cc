@@ -6,15 +6,21 @@
 #include <algorithm>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/dtype_option.h"
 #include "compiler/generation_settings.h"
+#include "compiler/gpu/gpu_plan.h"
 #include "compiler/import.h"
 #include "compiler/model.h"
 #include "compiler/pipeline.h"
+#include "compiler/plan_buffer.h"
 #include "compiler/plan_folder.h"
+#include "compiler/random_weights.h"
+#include "compiler/target.h"
 #include "ir/printer.h"
 #include "runtime/text/tokenizer_tables.h"
 #include "schema/base/file.h"
@@ -44,19 +50,41 @@ absl::Status CheckOutputApart(const CompileOptions& o) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTargets(const std::vector<std::string>& targets) {
-  for (const std::string& t : targets) {
-    if (t != "cpu") {
-      return absl::UnimplementedError(
-          absl::StrFormat("--target %s: this version compiles for cpu", t));
+// What the plan is compiled for, each once.
+absl::StatusOr<std::vector<CompileTarget>> ParseTargets(
+    const std::vector<std::string>& names,
+    const std::function<void(const std::string&)>& log) {
+  std::vector<CompileTarget> targets;
+  for (const std::string& name : names) {
+    DS_ASSIGN_OR_RETURN(CompileTarget target, ParseTarget(name));
+    for (size_t i = 0; i < targets.size(); ++i) {
+      if (targets[i].name != target.name) continue;
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "--target %s: is %s, as %s is; name each architecture once", name,
+          target.name, names[i]));
     }
+    if (!target.note.empty()) log(target.note);
+    targets.push_back(std::move(target));
   }
-  return absl::OkStatus();
+  if (targets.empty()) {
+    return absl::InvalidArgumentError("--target: none; name cpu, h200, ...");
+  }
+  return targets;
 }
 
-absl::StatusOr<StepCeilings> ChooseCeilings(const CompileOptions& o,
-                                            const ModelDescription& model) {
+bool HasCpu(const std::vector<CompileTarget>& targets) {
+  return absl::c_any_of(targets, [](const CompileTarget& t) { return t.cpu; });
+}
+bool HasGpu(const std::vector<CompileTarget>& targets) {
+  return absl::c_any_of(targets, [](const CompileTarget& t) { return !t.cpu; });
+}
+
+absl::StatusOr<StepCeilings> ChooseCeilings(
+    const CompileOptions& o, const ModelDescription& model,
+    const std::vector<CompileTarget>& targets) {
   StepCeilings c;
+  // A GPU needs that many tokens to be busy.
+  if (!HasCpu(targets)) c.max_step_tokens = 2048;
   c.max_seq_len = std::min<int64_t>(model.max_positions, 4096);
   if (o.max_seq_len > 0) c.max_seq_len = o.max_seq_len;
   if (o.max_batch > 0) c.max_batch = o.max_batch;
@@ -111,14 +139,44 @@ std::string SourceBlob(const Graph& unsliced, const Checkpoint& checkpoint,
 json::Value EffectiveOptions(const CompileOptions& o, const StepCeilings& c,
                              absl::string_view dtype) {
   json::Value v = json::Value::Object();
-  v.Set("target", "cpu");
+  v.Set("target", absl::StrJoin(o.targets, ","));
   v.Set("dtype", dtype);
   v.Set("tp", o.tp);
   v.Set("max_seq_len", c.max_seq_len);
   v.Set("max_batch", c.max_batch);
   v.Set("max_step_tokens", c.max_step_tokens);
   v.Set("kv_block", c.kv_block);
+  if (o.random_weights.has_value()) {
+    // As text: JSON's integers end at 2^63.
+    v.Set("random_weights", absl::StrCat(*o.random_weights));
+  }
   return v;
+}
+
+// Programs and machine code of all GPU targets. Before anything is written: it
+// is what may be refused.
+absl::StatusOr<GpuPlans> CompileForGpus(
+    const CompileOptions& o, const Checkpoint& checkpoint,
+    const std::vector<const Graph*>& ranks, const StepCeilings& ceilings,
+    const std::vector<CompileTarget>& targets, int threads) {
+  DS_ASSIGN_OR_RETURN(GpuPlans gpu, LowerForTargets(ranks, ceilings, targets));
+  if (!o.dump_ir.empty()) {
+    DS_RETURN_IF_ERROR(DumpGpuPrograms(gpu, ranks, o.dump_ir, o.dump_filter));
+  }
+  if (!o.unchecked) DS_RETURN_IF_ERROR(CheckGpuCollectives(gpu));
+  std::vector<uint64_t> weight_bytes;
+  for (const Graph* g : ranks) {
+    weight_bytes.push_back(LayOutWeights(*g, checkpoint).memory_bytes);
+  }
+  DS_RETURN_IF_ERROR(CheckDeviceMemory(gpu, ranks, weight_bytes, ceilings));
+  JitOptions jit;
+  jit.cache_dir = o.kernel_cache;
+  jit.threads = threads;
+  jit.stopped = PlanWritingInterrupted;
+  DS_ASSIGN_OR_RETURN(const std::unique_ptr<KernelCompiler> compiler,
+                      KernelCompiler::Open(jit));
+  DS_RETURN_IF_ERROR(CompileKernels(*compiler, &gpu));
+  return gpu;
 }
 
 }  // namespace
@@ -127,7 +185,8 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   const auto log = [&](const std::string& line) {
     if (o.log) o.log(line);
   };
-  DS_RETURN_IF_ERROR(CheckTargets(o.targets));
+  DS_ASSIGN_OR_RETURN(const std::vector<CompileTarget> targets,
+                      ParseTargets(o.targets, log));
   if (o.tp < 1 || o.tp > limits::kWorldSize) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "--tp %d: allowed are 1 to %d", o.tp, limits::kWorldSize));
@@ -141,7 +200,9 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
 
   DS_ASSIGN_OR_RETURN(
       const std::unique_ptr<Checkpoint> checkpoint,
-      OpenCheckpoint(o.source, {.ignore_index = o.ignore_index}));
+      o.random_weights.has_value()
+          ? OpenRandomWeights(o.source, *o.random_weights)
+          : OpenCheckpoint(o.source, {.ignore_index = o.ignore_index}));
   for (const std::string& note : checkpoint->notes()) log(note);
   DS_ASSIGN_OR_RETURN(
       const ModelDescription model,
@@ -162,7 +223,7 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   CompileResult result;
   result.family = model.family;
   result.dtype = std::string(StorageName(pipeline.storage));
-  DS_ASSIGN_OR_RETURN(const StepCeilings ceilings, ChooseCeilings(o, model));
+  DS_ASSIGN_OR_RETURN(const StepCeilings ceilings, ChooseCeilings(o, model, targets));
   DS_ASSIGN_OR_RETURN(Graph imported, ImportGraph(model));
   DS_ASSIGN_OR_RETURN(const CompiledGraphs graphs,
                       RunPipeline(std::move(imported), pipeline));
@@ -188,15 +249,24 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   contents.coverage = CoverageJson(model.coverage);
   contents.source = SourceBlob(graphs.unsliced, *checkpoint, contents.options);
 
+  std::vector<const Graph*> ranks;
+  for (const Graph& g : graphs.ranks) ranks.push_back(&g);
+  const int threads = o.threads > 0
+                          ? o.threads
+                          : std::max(1u, std::thread::hardware_concurrency());
+  GpuPlans gpu;
+  contents.cpu = HasCpu(targets);
+  if (HasGpu(targets)) {
+    DS_ASSIGN_OR_RETURN(gpu, CompileForGpus(o, *checkpoint, ranks, ceilings,
+                                            targets, threads));
+    contents.gpu = &gpu;
+  }
+
   WriteOptions write;
   write.output = o.output;
   write.replace = o.force;
-  write.threads = o.threads > 0
-                      ? o.threads
-                      : std::max(1u, std::thread::hardware_concurrency());
+  write.threads = threads;
   write.progress = o.progress;
-  std::vector<const Graph*> ranks;
-  for (const Graph& g : graphs.ranks) ranks.push_back(&g);
   DS_ASSIGN_OR_RETURN(
       result.plan, WritePlan(*checkpoint, ranks, contents, write, o.unchecked));
   return result;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "compiler/plan_writer.h"
 
 namespace deepslice {
@@ -20,11 +21,16 @@ struct CompileOptions {
   std::string dtype = "auto";
   std::vector<std::string> targets = {"cpu"};
   // Ceilings of the step program; 0: the smaller of the model's and 4096, 8,
-  // 512, 64.
+  // 512 (2048 for GPUs alone), 64.
   int64_t max_seq_len = 0;
   int64_t max_batch = 0;
   int64_t max_step_tokens = 0;
   int64_t kv_block = 0;
+
+  // Weights are made up from this seed; `source` is a config.json or its folder.
+  absl::optional<uint64_t> random_weights;
+  // Where compiled kernels are kept; "": nowhere.
+  std::string kernel_cache;
 
   bool ignore_index = false;
   bool assume_tied = false;

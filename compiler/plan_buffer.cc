@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "compiler/emit_weight.h"
+#include "compiler/gpu/gpu_buffer.h"
 #include "compiler/weights_file.h"
 #include "ir/printer.h"
 #include "schema/base/checked_math.h"
@@ -106,12 +107,22 @@ Offset<fb::Program> BuildProgram(FlatBufferBuilder& b, const Schedule& s,
 }
 
 Offset<fb::Weight> BuildWeight(FlatBufferBuilder& b, const Weight& w,
-                               const WeightPlace& place) {
+                               const WeightPlace& place,
+                               fb::Residency residency) {
   std::vector<int64_t> shape;
   for (const Dim& d : w.type.dims) shape.push_back(d.size);
   const auto name = b.CreateString(w.name);
   const auto shape_vector = b.CreateVector(shape);
   const auto source = b.CreateString(SourceText(w.source));
+  std::vector<fb::SyntheticPiece> pieces;
+  if (place.synthetic.has_value()) {
+    for (const SyntheticRows& r : place.synthetic->pieces) {
+      pieces.emplace_back(r.key, r.first_row, r.row_step, r.rows, r.rows_begin,
+                          r.cols_begin);
+    }
+  }
+  const auto piece_vector =
+      pieces.empty() ? 0 : b.CreateVectorOfStructs(pieces);
   fb::WeightBuilder out(b);
   out.add_name(name);
   out.add_encoding(static_cast<uint8_t>(w.encoding));
@@ -120,9 +131,16 @@ Offset<fb::Weight> BuildWeight(FlatBufferBuilder& b, const Weight& w,
   out.add_bytes(place.bytes);
   out.add_scales_offset(place.scales_offset);
   out.add_scales_bytes(place.scales_bytes);
-  out.add_residency(fb::Residency::Host);
+  out.add_residency(residency);
   out.add_role(static_cast<uint8_t>(w.role));
   out.add_source(source);
+  if (place.synthetic.has_value()) {
+    out.add_origin(fb::WeightOrigin::Synthetic);
+    out.add_seed(place.synthetic->seed);
+    out.add_pieces(piece_vector);
+    out.add_synthetic_mean(place.synthetic->mean);
+    out.add_synthetic_scale(place.synthetic->scale);
+  }
   return out.Finish();
 }
 
@@ -138,33 +156,42 @@ Offset<fb::State> BuildState(FlatBufferBuilder& b, const State& s,
 
 }  // namespace
 
-RankLayout LayOutWeights(const Graph& graph) {
+RankLayout LayOutWeights(const Graph& graph, const Checkpoint& checkpoint) {
   RankLayout layout;
+  layout.places.resize(graph.weights().size());
   // Same recipe, encoding and shape: the same bytes.
   absl::flat_hash_map<std::string, int> seen;
-  for (size_t i = 0; i < graph.weights().size(); ++i) {
-    const Weight& w = *graph.weights()[i];
-    WeightPlace place;
-    const std::string key = absl::StrCat(
-        SourceText(w.source), " ", EncodingName(w.encoding), TypeText(w.type));
-    const auto [found, added] = seen.emplace(key, i);
-    if (!added) {
-      place = layout.places[found->second];
-      place.same_as = found->second;
-      layout.places.push_back(place);
-      continue;
+  uint64_t end = 0;
+  const auto place = [&](uint64_t bytes) {
+    const uint64_t offset = RoundUp(end, kBlobAlignment);
+    end = offset + bytes;
+    return offset;
+  };
+  for (const bool made_up : {false, true}) {
+    for (size_t i = 0; i < graph.weights().size(); ++i) {
+      const Weight& w = *graph.weights()[i];
+      auto recipe = SyntheticRecipeOf(checkpoint, w);
+      if (recipe.has_value() != made_up) continue;
+      const std::string key =
+          absl::StrCat(SourceText(w.source), " ", EncodingName(w.encoding),
+                       TypeText(w.type));
+      const auto [found, added] = seen.emplace(key, i);
+      WeightPlace& at = layout.places[i];
+      if (!added) {
+        at = layout.places[found->second];
+        at.same_as = found->second;
+        continue;
+      }
+      at.synthetic = std::move(recipe);
+      at.bytes = StoredBytes(w);
+      at.offset = place(at.bytes);
+      if (w.encoding != Encoding::kI8Row) continue;
+      at.scales_bytes = w.type.dims[0].size * sizeof(float);
+      at.scales_offset = place(at.scales_bytes);
     }
-    place.offset = RoundUp(layout.bytes, kBlobAlignment);
-    place.bytes = StoredBytes(w);
-    layout.bytes = place.offset + place.bytes;
-    if (w.encoding == Encoding::kI8Row) {
-      place.scales_offset = RoundUp(layout.bytes, kBlobAlignment);
-      place.scales_bytes = w.type.dims[0].size * sizeof(float);
-      layout.bytes = place.scales_offset + place.scales_bytes;
-    }
-    layout.places.push_back(place);
+    end = RoundUp(end, kSegment);
+    (made_up ? layout.memory_bytes : layout.bytes) = end;
   }
-  layout.bytes = RoundUp(layout.bytes, kSegment);
   return layout;
 }
 
@@ -184,18 +211,29 @@ std::string BuildPlanBuffer(const RankPlan& rank,
       b, static_cast<uint8_t>(Group::kTp), b.CreateVector(tp_ranks))};
 
   std::vector<Offset<fb::Weight>> weights;
+  // Where the CPU computes, too, that is where the file is mapped.
+  const fb::Residency residency =
+      contents.cpu ? fb::Residency::Host : fb::Residency::Device;
   for (size_t i = 0; i < rank.graph->weights().size(); ++i) {
-    weights.push_back(
-        BuildWeight(b, *rank.graph->weights()[i], rank.layout->places[i]));
+    weights.push_back(BuildWeight(b, *rank.graph->weights()[i],
+                                  rank.layout->places[i], residency));
   }
   std::vector<Offset<fb::State>> states;
   for (const auto& s : rank.graph->states()) {
     states.push_back(BuildState(b, *s, contents.ceilings.kv_block));
   }
-  const auto program = BuildProgram(b, *rank.schedule, *rank.graph);
-  const auto target_name = b.CreateString("cpu");
-  const auto programs = b.CreateVector(&program, 1);
-  const Offset<fb::Target> target = fb::CreateTarget(b, target_name, programs);
+  std::vector<Offset<fb::Target>> targets;
+  if (contents.cpu) {
+    const auto program = BuildProgram(b, *rank.schedule, *rank.graph);
+    const auto target_name = b.CreateString("cpu");
+    const auto programs = b.CreateVector(&program, 1);
+    targets.push_back(fb::CreateTarget(b, target_name, programs));
+  }
+  if (contents.gpu != nullptr) {
+    for (const GpuTargetPlan& t : contents.gpu->targets) {
+      targets.push_back(BuildGpuTarget(b, t, rank.rank));
+    }
+  }
 
   const GenerationSettings& g = contents.generation;
   const auto eos = b.CreateVector(g.eos_ids);
@@ -216,7 +254,7 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   const auto weight_vector = b.CreateVector(weights);
   const auto hash_vector = b.CreateVector(*rank.block_hashes);
   const auto state_vector = b.CreateVector(states);
-  const auto targets = b.CreateVector(&target, 1);
+  const auto target_vector = b.CreateVector(targets);
   const auto bytes_of = [&](const std::string& s) {
     return b.CreateVector(reinterpret_cast<const uint8_t*>(s.data()), s.size());
   };
@@ -239,7 +277,7 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   plan.add_weights_bytes(rank.layout->bytes);
   plan.add_weights_xxh3(hash_vector);
   plan.add_states(state_vector);
-  plan.add_targets(targets);
+  plan.add_targets(target_vector);
   plan.add_tokenizer(tokenizer);
   plan.add_chat_template(chat_template);
   plan.add_generation(generation);

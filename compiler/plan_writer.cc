@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "compiler/emit_weight.h"
+#include "compiler/gpu/gpu_plan.h"
 #include "compiler/job_queue.h"
 #include "compiler/plan_buffer.h"
 #include "compiler/plan_folder.h"
@@ -76,7 +77,7 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, RankWork& rank,
   for (size_t i = 0; i < rank.graph->weights().size(); ++i) {
     const Weight& w = *rank.graph->weights()[i];
     const WeightPlace& place = rank.layout.places[i];
-    if (place.same_as >= 0) continue;
+    if (place.same_as >= 0 || place.synthetic.has_value()) continue;
     DS_RETURN_IF_ERROR(file.Pad(kBlobAlignment));
     std::vector<float> scales;
     const auto sink = [&](const void* data, uint64_t bytes) {
@@ -102,6 +103,11 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, RankWork& rank,
   return absl::OkStatus();
 }
 
+// At the ceilings.
+int64_t ArenaOf(const Schedule& schedule) {
+  return ArenaBytes(schedule.slots, schedule.dims);
+}
+
 json::Value ReportJson(const std::vector<RankWork>& ranks,
                        const PlanContents& contents) {
   json::Value report = json::Value::Object();
@@ -125,26 +131,25 @@ json::Value ReportJson(const std::vector<RankWork>& ranks,
   }
   report.Set("quantised", std::move(quantised));
   json::Value ledger = json::Value::Array();
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    std::vector<int64_t> extents;
-    for (const ScheduledDim& d : ranks[r].schedule.dims) {
-      extents.push_back(d.maximum);
-    }
-    int64_t cache = 0;
-    for (const auto& s : ranks[r].graph->states()) {
-      cache += 2 * s->kv_heads * s->head_dim * EncodingBits(s->encoding) / 8 *
-               contents.ceilings.kv_block * contents.ceilings.max_batch *
-               contents.ceilings.blocks_per_seq();
-    }
-    const int64_t arena = ranks[r].schedule.ArenaBytes(extents);
+  const auto add = [&](size_t rank, absl::string_view gpu, int64_t arena) {
+    const int64_t weights =
+        static_cast<int64_t>(ranks[rank].layout.memory_bytes);
+    const int64_t cache = CacheBytes(*ranks[rank].graph, contents.ceilings);
     json::Value row = json::Value::Object();
-    row.Set("rank", static_cast<int64_t>(r));
-    row.Set("weights", static_cast<int64_t>(ranks[r].layout.bytes));
+    row.Set("rank", static_cast<int64_t>(rank));
+    if (!gpu.empty()) row.Set("target", gpu);
+    row.Set("weights", weights);
     row.Set("arena", arena);
     row.Set("cache", cache);
-    row.Set("total",
-            static_cast<int64_t>(ranks[r].layout.bytes) + arena + cache);
+    row.Set("total", weights + arena + cache);
     ledger.Add(std::move(row));
+  };
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (contents.cpu) add(r, "", ArenaOf(ranks[r].schedule));
+    if (contents.gpu == nullptr) continue;
+    for (const GpuTargetPlan& t : contents.gpu->targets) {
+      add(r, t.target.name, t.ranks[r].ArenaBytes());
+    }
   }
   report.Set("memory", std::move(ledger));
   return report;
@@ -160,6 +165,9 @@ std::string PlanSetId(const json::Value& sources, const json::Value& options,
     const uint64_t size = text.size();
     sha.Update(&size, sizeof(size));
     sha.Update(text.data(), text.size());
+  }
+  if (contents.gpu != nullptr) {
+    sha.Update(contents.gpu->nvrtc.data(), contents.gpu->nvrtc.size());
   }
   return sha.Finish().substr(0, 32);
 }
@@ -187,9 +195,11 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   uint64_t total = 0;
   for (size_t r = 0; r < ranks.size(); ++r) {
     work[r].graph = ranks[r];
-    DS_ASSIGN_OR_RETURN(work[r].schedule,
-                        MakeSchedule(*ranks[r], contents.ceilings));
-    work[r].layout = LayOutWeights(*ranks[r]);
+    if (contents.cpu) {
+      DS_ASSIGN_OR_RETURN(work[r].schedule,
+                          MakeSchedule(*ranks[r], contents.ceilings));
+    }
+    work[r].layout = LayOutWeights(*ranks[r], checkpoint);
     work[r].errors.resize(ranks[r]->weights().size());
     total += work[r].layout.bytes;
   }
@@ -260,11 +270,13 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
                                     BuildPlanBuffer(plan, contents), &files));
     files.push_back({work[r].weights->name(), work[r].layout.bytes,
                      work[r].weights_sha256});
-    std::vector<int64_t> extents;
-    for (const ScheduledDim& d : work[r].schedule.dims) {
-      extents.push_back(d.maximum);
-    }
-    written.arena.push_back(work[r].schedule.ArenaBytes(extents));
+    written.arena.push_back(
+        contents.cpu ? ArenaOf(work[r].schedule)
+                     : contents.gpu->targets[0].ranks[r].ArenaBytes());
+  }
+  if (contents.gpu != nullptr) {
+    DS_RETURN_IF_ERROR(AddSmallFile(*folder, "kernels.bin",
+                                    contents.gpu->kernels, &files));
   }
   DS_RETURN_IF_ERROR(
       AddSmallFile(*folder, "report.json",
@@ -288,6 +300,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   provenance.Set("compiler", DEEPSLICE_VERSION);
   provenance.Set("sources", std::move(sources));
   provenance.Set("options", contents.options);
+  if (contents.gpu != nullptr) provenance.Set("nvrtc", contents.gpu->nvrtc);
   manifest.Set("provenance", std::move(provenance));
   // Last: a folder with a manifest is whole.
   DS_RETURN_IF_ERROR(AddSmallFile(*folder, "manifest.json",

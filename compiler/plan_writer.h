@@ -25,12 +25,16 @@ struct GenerationSettings {
   float top_p = 1;
 };
 
+struct GpuPlans;  // compiler/gpu/gpu_plan.h
+
 // What a plan says besides its graphs.
 struct PlanContents {
   std::string family;
   int64_t vocab_size = 0;
   int64_t max_positions = 0;
   StepCeilings ceilings;
+  bool cpu = true;                // has a program for the CPU
+  const GpuPlans* gpu = nullptr;  // compiled; nullptr: no GPU targets
   std::string tokenizer;      // TokenizerTables::bytes; empty: none
   std::string chat_template;  // empty: none
   GenerationSettings generation;

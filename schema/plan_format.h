@@ -33,7 +33,8 @@ struct StepInfo {
 };
 static_assert(sizeof(StepInfo) == 64);
 
-// Inputs of a GPU program by name, all int32 but the last:
+// Inputs of a GPU program by name (those that its steps use), all int32 but the
+// last, which is uint32:
 //   ids [T]: a token, or ~r for the one that row r of the step before sampled
 //   positions [T], slots [T], rows [R]: as in StepBatch
 //   blocks [S, B]: the block table, row stride StepInfo::blocks_per_seq

@@ -69,8 +69,8 @@ absl::StatusOr<std::string> ExplainTensor(const std::vector<Plan>& ranks,
   std::vector<std::string> known;
   for (const Plan& plan : ranks) {
     const fb::Plan& p = plan.fb();
-    const fb::Program& program =
-        *plan.FindProgram("cpu", fb::ProgramKind::Step);
+    const fb::Program* program =
+        plan.FindProgram("cpu", fb::ProgramKind::Step);
     absl::StrAppendFormat(&out, "  rank %d\n", plan.rank());
     for (size_t i = 0; i < p.weights()->size(); ++i) {
       const fb::Weight& w = *p.weights()->Get(i);
@@ -89,7 +89,9 @@ absl::StatusOr<std::string> ExplainTensor(const std::vector<Plan>& ranks,
                               w.scales_offset(),
                               w.scales_offset() + w.scales_bytes());
       }
-      AppendReaders(program, static_cast<int>(i), &out);
+      if (program != nullptr) {
+        AppendReaders(*program, static_cast<int>(i), &out);
+      }
     }
   }
   if (!found) {

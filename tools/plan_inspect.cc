@@ -10,6 +10,7 @@
 #include "schema/encoding.h"
 #include "schema/ops.h"
 #include "schema/roles.h"
+#include "tools/plan_inspect_gpu.h"
 
 namespace deepslice {
 namespace {
@@ -17,15 +18,6 @@ namespace {
 std::string ExtentText(const fb::Extent& e, const fb::Program& program) {
   return e.dim() < 0 ? absl::StrCat(e.size())
                      : program.dims()->Get(e.dim())->name()->str();
-}
-
-std::string BufferType(const fb::Buffer& b, const fb::Program& program) {
-  std::vector<std::string> dims;
-  for (const fb::Extent* e : *b.extents()) {
-    dims.push_back(ExtentText(*e, program));
-  }
-  return absl::StrCat(DTypeName(static_cast<DType>(b.dtype())), "[",
-                      absl::StrJoin(dims, ", "), "]");
 }
 
 json::Value StepJson(const fb::Plan& plan, const fb::Program& program, int i) {
@@ -88,42 +80,16 @@ json::Value StepJson(const fb::Plan& plan, const fb::Program& program, int i) {
   return v;
 }
 
-json::Value MemoryJson(const fb::Plan& plan, const fb::Program& program) {
-  json::Value v = json::Value::Object();
-  json::Value dims = json::Value::Object();
-  for (const fb::NamedDim* d : *program.dims()) {
-    dims.Set(d->name()->str(), d->maximum());
-  }
-  v.Set("dims", std::move(dims));
-  json::Value slots = json::Value::Array();
-  int64_t arena = 0;
-  for (const fb::Slot* s : *program.slots()) {
-    const int64_t n =
-        s->dim() < 0 ? 0 : program.dims()->Get(s->dim())->maximum();
-    const int64_t bytes = RoundUp(s->bytes() + s->bytes_per_unit() * n, 256);
-    json::Value row = json::Value::Object();
-    row.Set("slot", static_cast<int64_t>(slots.items().size()));
-    row.Set("offset", arena);
-    row.Set("bytes", bytes);
-    row.Set("formula",
-            s->dim() < 0 ? json::Value(absl::StrCat(s->bytes()))
-                         : json::Value(absl::StrCat(
-                               s->bytes_per_unit(), " * ",
-                               program.dims()->Get(s->dim())->name()->str())));
-    slots.Add(std::move(row));
-    arena += bytes;
-  }
-  v.Set("arena_bytes", arena);
-  v.Set("slots", std::move(slots));
+// Sizes that all targets share.
+void AddSharedMemory(const fb::Plan& plan, json::Value* v) {
   int64_t per_block = 0, block = 0;
   for (const fb::State* s : *plan.states()) {
     per_block += s->bytes_per_block();
     block = s->block_tokens();
   }
-  v.Set("cache_bytes_per_block", per_block);
-  v.Set("cache_block_tokens", block);
-  v.Set("weights_bytes", static_cast<int64_t>(plan.weights_bytes()));
-  return v;
+  v->Set("cache_bytes_per_block", per_block);
+  v->Set("cache_block_tokens", block);
+  v->Set("weights_bytes", static_cast<int64_t>(plan.weights_bytes()));
 }
 
 json::Value WeightsJson(const fb::Plan& plan) {
@@ -161,11 +127,86 @@ std::string Text(const json::Value& v, absl::string_view key) {
   return f->is_string() ? f->as_string() : json::Write(*f);
 }
 
+// The slots, steps and collectives of the CPU's program.
+void AppendCpuProgram(const json::Value& v, std::string* out) {
+  absl::StrAppendFormat(out, "  %4s %12s %12s  %s\n", "slot", "offset",
+                        "bytes", "formula");
+  for (const json::Value& s : v.Find("memory")->Find("slots")->items()) {
+    absl::StrAppendFormat(out, "  %4s %12s %12s  %s\n", Text(s, "slot"),
+                          Text(s, "offset"), Text(s, "bytes"),
+                          Text(s, "formula"));
+  }
+  absl::StrAppend(out, "\nsteps\n");
+  for (const json::Value& s : v.Find("steps")->items()) {
+    absl::StrAppendFormat(out, "  %4s  %%%s = %s(%s)", Text(s, "step"),
+                          Text(s, "name"), Text(s, "op"), Text(s, "reads"));
+    if (const json::Value* a = s.Find("attributes")) {
+      std::vector<std::string> attrs;
+      for (const auto& [key, value] : a->members()) {
+        attrs.push_back(absl::StrCat(
+            key, "=",
+            value.is_string() ? value.as_string() : json::Write(value)));
+      }
+      absl::StrAppend(out, " {", absl::StrJoin(attrs, ", "), "}");
+    }
+    if (s.Find("state") != nullptr) {
+      absl::StrAppend(out, " state(@", Text(s, "state"), ")");
+    }
+    absl::StrAppend(out, " : ", Text(s, "type"), " in slot ", Text(s, "slot"),
+                    "\n");
+  }
+  absl::StrAppend(out, "\ncollectives\n");
+  for (const json::Value& s : v.Find("collectives")->items()) {
+    absl::StrAppendFormat(out, "  %4s  %s %%%s : %s (step %s)\n",
+                          Text(s, "sequence"), Text(s, "op"), Text(s, "name"),
+                          Text(s, "type"), Text(s, "step"));
+  }
+}
+
 }  // namespace
+
+std::string BufferType(const fb::Buffer& b, const fb::Program& program) {
+  std::vector<std::string> dims;
+  for (const fb::Extent* e : *b.extents()) {
+    dims.push_back(ExtentText(*e, program));
+  }
+  return absl::StrCat(DTypeName(static_cast<DType>(b.dtype())), "[",
+                      absl::StrJoin(dims, ", "), "]");
+}
+
+json::Value ArenaJson(const fb::Program& program) {
+  json::Value v = json::Value::Object();
+  json::Value dims = json::Value::Object();
+  for (const fb::NamedDim* d : *program.dims()) {
+    dims.Set(d->name()->str(), d->maximum());
+  }
+  v.Set("dims", std::move(dims));
+  json::Value slots = json::Value::Array();
+  int64_t arena = 0;
+  for (const fb::Slot* s : *program.slots()) {
+    const int64_t n =
+        s->dim() < 0 ? 0 : program.dims()->Get(s->dim())->maximum();
+    const int64_t bytes = RoundUp(s->bytes() + s->bytes_per_unit() * n, 256);
+    json::Value row = json::Value::Object();
+    row.Set("slot", static_cast<int64_t>(slots.items().size()));
+    row.Set("offset", arena);
+    row.Set("bytes", bytes);
+    row.Set("formula",
+            s->dim() < 0 ? json::Value(absl::StrCat(s->bytes()))
+                         : json::Value(absl::StrCat(
+                               s->bytes_per_unit(), " * ",
+                               program.dims()->Get(s->dim())->name()->str())));
+    slots.Add(std::move(row));
+    arena += bytes;
+  }
+  v.Set("arena_bytes", arena);
+  v.Set("slots", std::move(slots));
+  return v;
+}
 
 json::Value InspectRank(const Plan& plan, const json::Value& manifest) {
   const fb::Plan& p = plan.fb();
-  const fb::Program& program = *plan.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
   json::Value v = json::Value::Object();
   v.Set("schema_version", 1);
   v.Set("rank", plan.rank());
@@ -179,16 +220,25 @@ json::Value InspectRank(const Plan& plan, const json::Value& manifest) {
   v.Set("vocab_size", p.vocab_size());
   v.Set("max_positions", p.max_positions());
   v.Set("plan_set_id", p.plan_set_id()->str());
-  v.Set("memory", MemoryJson(p, program));
+  json::Value memory =
+      program != nullptr ? ArenaJson(*program) : json::Value::Object();
+  AddSharedMemory(p, &memory);
+  v.Set("memory", std::move(memory));
   json::Value steps = json::Value::Array();
   json::Value collectives = json::Value::Array();
-  for (size_t i = 0; i < program.steps()->size(); ++i) {
-    json::Value step = StepJson(p, program, static_cast<int>(i));
+  for (size_t i = 0; program != nullptr && i < program->steps()->size(); ++i) {
+    json::Value step = StepJson(p, *program, static_cast<int>(i));
     if (step.Find("sequence") != nullptr) collectives.Add(step);
     steps.Add(std::move(step));
   }
   v.Set("steps", std::move(steps));
   v.Set("collectives", std::move(collectives));
+  json::Value gpus = json::Value::Array();
+  for (const fb::Target* t : *p.targets()) {
+    if (t->name()->string_view() == "cpu") continue;
+    gpus.Add(GpuTargetJson(p, *t));
+  }
+  v.Set("gpu_targets", std::move(gpus));
   v.Set("weights", WeightsJson(p));
   json::Value text = json::Value::Object();
   text.Set("tokenizer_bytes",
@@ -225,44 +275,19 @@ std::string InspectText(const json::Value& v) {
     }
   }
   const json::Value& memory = *v.Find("memory");
+  const bool cpu = memory.Find("slots") != nullptr;
   absl::StrAppendFormat(
       &out,
-      "\nmemory: weights %s, arena %s (at %s), cache %s bytes per block of %s "
-      "tokens\n",
-      Text(memory, "weights_bytes"), Text(memory, "arena_bytes"),
-      Text(memory, "dims"), Text(memory, "cache_bytes_per_block"),
+      "\nmemory: weights %s, %scache %s bytes per block of %s tokens\n",
+      Text(memory, "weights_bytes"),
+      cpu ? absl::StrFormat("arena %s (at %s), ", Text(memory, "arena_bytes"),
+                            Text(memory, "dims"))
+          : "",
+      Text(memory, "cache_bytes_per_block"),
       Text(memory, "cache_block_tokens"));
-  absl::StrAppendFormat(&out, "  %4s %12s %12s  %s\n", "slot", "offset",
-                        "bytes", "formula");
-  for (const json::Value& s : memory.Find("slots")->items()) {
-    absl::StrAppendFormat(&out, "  %4s %12s %12s  %s\n", Text(s, "slot"),
-                          Text(s, "offset"), Text(s, "bytes"),
-                          Text(s, "formula"));
-  }
-  absl::StrAppend(&out, "\nsteps\n");
-  for (const json::Value& s : v.Find("steps")->items()) {
-    absl::StrAppendFormat(&out, "  %4s  %%%s = %s(%s)", Text(s, "step"),
-                          Text(s, "name"), Text(s, "op"), Text(s, "reads"));
-    if (const json::Value* a = s.Find("attributes")) {
-      std::vector<std::string> attrs;
-      for (const auto& [key, value] : a->members()) {
-        attrs.push_back(absl::StrCat(
-            key, "=",
-            value.is_string() ? value.as_string() : json::Write(value)));
-      }
-      absl::StrAppend(&out, " {", absl::StrJoin(attrs, ", "), "}");
-    }
-    if (s.Find("state") != nullptr) {
-      absl::StrAppend(&out, " state(@", Text(s, "state"), ")");
-    }
-    absl::StrAppend(&out, " : ", Text(s, "type"), " in slot ", Text(s, "slot"),
-                    "\n");
-  }
-  absl::StrAppend(&out, "\ncollectives\n");
-  for (const json::Value& s : v.Find("collectives")->items()) {
-    absl::StrAppendFormat(&out, "  %4s  %s %%%s : %s (step %s)\n",
-                          Text(s, "sequence"), Text(s, "op"), Text(s, "name"),
-                          Text(s, "type"), Text(s, "step"));
+  if (cpu) AppendCpuProgram(v, &out);
+  for (const json::Value& t : v.Find("gpu_targets")->items()) {
+    absl::StrAppend(&out, GpuTargetText(t));
   }
   absl::StrAppendFormat(&out, "\nweights\n  %12s %12s  %-7s %s\n", "offset",
                         "bytes", "coding", "name, shape, source");

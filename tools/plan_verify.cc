@@ -269,24 +269,29 @@ absl::Status VerifyFiles(const std::string& folder, const Manifest& manifest) {
   return absl::OkStatus();
 }
 
+namespace {
+// By fb::CollectiveKind.
+constexpr const char* kCollectiveNames[] = {"all_reduce", "all_gather",
+                                            "broadcast", "all_to_all"};
+}  // namespace
+
 absl::Status VerifyCollectives(const std::vector<Plan>& ranks) {
   const auto lines_of = [](const Plan& plan) {
     std::vector<std::string> lines;
-    const fb::Program& program =
-        *plan.FindProgram("cpu", fb::ProgramKind::Step);
-    for (const fb::Step* s : *program.steps()) {
-      const fb::CollectiveStep* c = s->collective();
-      if (c == nullptr) continue;
-      std::vector<std::string> members;
-      for (const uint32_t r : *plan.fb().groups()->Get(c->group())->ranks()) {
-        members.push_back(absl::StrCat(r));
+    for (const fb::Target* t : *plan.fb().targets()) {
+      for (const fb::Program* p : *t->programs()) {
+        for (const fb::Step* s : *p->steps()) {
+          const fb::CollectiveStep* c = s->collective();
+          if (c == nullptr) continue;
+          const auto& members = *plan.fb().groups()->Get(c->group())->ranks();
+          lines.push_back(absl::StrFormat(
+              "%s of %%%s over ranks %s, %s x %d (%s, %s)",
+              kCollectiveNames[static_cast<int>(c->kind())], s->name()->str(),
+              absl::StrJoin(members, ","),
+              DTypeName(static_cast<DType>(c->dtype())), c->columns(),
+              t->name()->str(), p->name()->str()));
+        }
       }
-      lines.push_back(absl::StrFormat(
-          "%s of %%%s over ranks %s, %s x %d",
-          c->kind() == fb::CollectiveKind::AllGather ? "all_gather"
-                                                     : "all_reduce",
-          s->name()->str(), absl::StrJoin(members, ","),
-          DTypeName(static_cast<DType>(c->dtype())), c->columns()));
     }
     return lines;
   };

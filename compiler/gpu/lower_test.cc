@@ -1,0 +1,348 @@
+#include "compiler/gpu/lower.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/gpu/gpu_plan.h"
+#include "compiler/test_graphs.h"
+#include "gtest/gtest.h"
+#include "ir/parser.h"
+#include "schema/base/status_matchers.h"
+
+namespace deepslice {
+namespace {
+
+using Kind = GpuStep::Kind;
+
+GpuTarget Hopper() { return ParseTarget("sm_90a")->gpu; }
+
+StepCeilings Ceilings(int64_t max_batch = 3) {
+  StepCeilings c;
+  c.max_seq_len = 100;
+  c.max_batch = max_batch;
+  c.max_step_tokens = std::max<int64_t>(max_batch, 50);
+  c.kv_block = 16;
+  return c;
+}
+
+const GpuProgram& Find(const GpuPrograms& all, absl::string_view name) {
+  for (const GpuProgram& p : all.programs) {
+    if (p.name == name) return p;
+  }
+  ADD_FAILURE() << "no program " << name;
+  return all.programs[0];
+}
+
+// "gemm", the collective's kind, or the kernel's source file.
+std::vector<std::string> WhatRuns(const GpuPrograms& all,
+                                  const GpuProgram& program) {
+  std::vector<std::string> out;
+  for (const GpuStep& s : program.steps) {
+    if (s.kind == Kind::kGemm) {
+      out.push_back("gemm");
+    } else if (s.kind == Kind::kCollective) {
+      constexpr const char* kNames[] = {"all_reduce", "all_gather",
+                                        "broadcast"};
+      out.push_back(kNames[static_cast<int>(s.collective)]);
+    } else {
+      out.push_back(all.kernels[s.kernel].source);
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> Names(const GpuProgram& program) {
+  std::vector<std::string> out;
+  for (const GpuStep& s : program.steps) out.push_back(s.name);
+  return out;
+}
+
+int64_t Count(const std::vector<std::string>& list, absl::string_view part) {
+  return std::count_if(list.begin(), list.end(), [&](const std::string& s) {
+    return absl::StrContains(s, part);
+  });
+}
+
+const GpuBuffer& Buffer(const GpuProgram& p, absl::string_view name) {
+  for (const GpuBuffer& b : p.buffers) {
+    if (b.name == name) return b;
+  }
+  ADD_FAILURE() << "no buffer " << name;
+  return p.buffers[0];
+}
+
+// Two buffers in one slot are never needed at the same time; the only step that
+// two share is one whose result takes an operand's place element by element.
+void ExpectDistinctWhileAlive(const GpuProgram& p) {
+  for (size_t a = 0; a < p.buffers.size(); ++a) {
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+      const GpuBuffer &x = p.buffers[a], &y = p.buffers[b];
+      if (a == b || x.slot < 0 || x.slot != y.slot) continue;
+      if (x.last_step < y.first_step || y.last_step < x.first_step) continue;
+      const GpuBuffer& first = x.first_step < y.first_step ? x : y;
+      const GpuBuffer& second = &first == &x ? y : x;
+      EXPECT_EQ(first.last_step, second.first_step)
+          << p.name << ": " << first.name << " and " << second.name;
+      EXPECT_EQ(first.dtype, second.dtype);
+      EXPECT_EQ(first.extents, second.extents)
+          << p.name << ": " << first.name << " and " << second.name;
+    }
+  }
+}
+
+void ExpectSyncApart(const GpuProgram& p) {
+  std::set<int64_t> words;
+  for (const GpuStep& s : p.steps) {
+    for (const GpuOperand& o : s.operands) {
+      if (o.kind != GpuOperand::Kind::kSync) continue;
+      EXPECT_GT(s.sync_words, 0);
+      for (int64_t w = o.index; w < o.index + s.sync_words; ++w) {
+        EXPECT_TRUE(words.insert(w).second) << p.name << ": word " << w;
+        EXPECT_LT(w, p.sync_words);
+      }
+    }
+  }
+}
+
+TEST(LowerForGpu, BucketsArePowersOfTwoAndTheMaximum) {
+  EXPECT_EQ(GpuBuckets(1), std::vector<int>({1}));
+  EXPECT_EQ(GpuBuckets(8), std::vector<int>({1, 2, 4, 8}));
+  EXPECT_EQ(GpuBuckets(6), std::vector<int>({1, 2, 4, 6}));
+}
+
+TEST(LowerForGpu, ADecodeStepFoldsNormsGathersAndActivations) {
+  const std::vector<Graph> ranks = GoldenGraphs("llama-gqa-tied", 1, "bf16");
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
+  const GpuProgram& p = Find(all, "decode_2");
+  std::vector<std::string> names = {"embed"};
+  for (const char* layer : {"layers.0", "layers.1", "layers.2"}) {
+    for (const char* step : {"qkv", "attn", "attn_residual", "act", "out"}) {
+      names.push_back(absl::StrCat(layer, ".", step));
+    }
+  }
+  names.push_back("logits");
+  names.push_back("sampled");
+  EXPECT_EQ(Names(p), names);
+  const std::vector<std::string> runs = WhatRuns(all, p);
+  EXPECT_EQ(Count(runs, "norm"), 0);
+  EXPECT_EQ(Count(runs, "gemm"), 0);
+  EXPECT_EQ(Count(runs, "elementwise"), 0);
+  EXPECT_EQ(Count(runs, "linear"), 3 * 4 + 1);
+  EXPECT_EQ(p.bucket, 2);
+  EXPECT_EQ(p.dims[0].maximum, 2);
+  EXPECT_EQ(p.dims[2].maximum, 3);
+  EXPECT_EQ(Buffer(p, "layers.0.qkv").dtype, DType::kBF16);
+  EXPECT_EQ(Buffer(p, "logits").dtype, DType::kF32);
+}
+
+TEST(LowerForGpu, TheGeneralStepLeavesProductsToTheLibrary) {
+  const std::vector<Graph> ranks = GoldenGraphs("gpt2", 1, "fp16");
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
+  const GpuProgram& p = Find(all, "step");
+  const std::vector<std::string> runs = WhatRuns(all, p);
+  EXPECT_EQ(Count(runs, "gemm"), 3 * 4 + 1);
+  EXPECT_EQ(Count(runs, "norm"), 3 * 2 + 1);
+  // Bias; bias and residual; bias and activation; bias and residual.
+  EXPECT_EQ(Count(runs, "elementwise"), 3 * 4 + 1);
+  EXPECT_EQ(Count(runs, "linear"), 0);
+  EXPECT_GT(p.tile_tokens, 0);
+  EXPECT_EQ(p.dims[4].name, "Q");
+  EXPECT_EQ(p.dims[4].maximum, (50 + p.tile_tokens - 1) / p.tile_tokens + 3);
+  // What follows a product takes its place.
+  EXPECT_EQ(Buffer(p, "layers.1.up").slot, Buffer(p, "layers.1.act").slot);
+}
+
+TEST(LowerForGpu, OnlyAStepAfterALaunchStartsEarly) {
+  const std::vector<Graph> ranks = GoldenGraphs("llama-gqa-tied", 2, "bf16");
+  DS_ASSERT_OK_AND_ASSIGN(
+      const GpuPrograms all,
+      LowerForGpu(ranks[0], Ceilings(), {0, 2}, Hopper()));
+  bool some = false;
+  for (const GpuProgram& p : all.programs) {
+    for (size_t i = 0; i < p.steps.size(); ++i) {
+      const GpuStep& s = p.steps[i];
+      if (!s.programmatic) continue;
+      some = true;
+      ASSERT_GT(i, 0u);
+      EXPECT_EQ(p.steps[i - 1].kind, Kind::kLaunch) << s.name;
+    }
+  }
+  EXPECT_TRUE(some);
+}
+
+TEST(LowerForGpu, BucketsBeyondTheLinearKernelsUseProducts) {
+  const std::vector<Graph> ranks = GoldenGraphs("mistral-window", 1, "bf16");
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], Ceilings(40), {}, Hopper()));
+  ASSERT_EQ(all.programs.size(), 8u);
+  EXPECT_EQ(Count(WhatRuns(all, Find(all, "decode_32")), "gemm"), 0);
+  const GpuProgram& p = Find(all, "decode_40");
+  EXPECT_GT(Count(WhatRuns(all, p), "gemm"), 0);
+  EXPECT_EQ(Count(Names(p), ".rotated"), 0);  // still one attention step
+  EXPECT_EQ(p.tile_tokens, 0);
+}
+
+TEST(LowerForGpu, ANormMayComeBeforeOrAfterTheGather) {
+  for (const char* body : {R"(%g = gather_rows(%h, %rows)
+                              %n = rms_norm(%g, @s) {eps=1e-5})",
+                           R"(%g = rms_norm(%h, @s) {eps=1e-5}
+                              %n = gather_rows(%g, %rows))"}) {
+    DS_ASSERT_OK_AND_ASSIGN(
+        const Graph g,
+        ParseGraph(absl::StrCat(
+            R"(graph @m {
+                 param %ids : i32[T]
+                 param %rows : i32[R]
+                 weight @table : f32[131, 20] role(embed)
+                 weight @s : f32[20] role(norm)
+                 weight @w : f32[131, 20] role(head)
+                 %h = embed(%ids, @table) {begin=0}
+            )",
+            body, R"(
+                 %logits = linear(%n, @w)
+                 return %logits
+               })")));
+    DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                            LowerForGpu(g, Ceilings(), {}, Hopper()));
+    EXPECT_EQ(Names(Find(all, "decode_1")),
+              std::vector<std::string>({"h", "logits", "sampled"}));
+    EXPECT_EQ(Names(Find(all, "step")),
+              std::vector<std::string>({"h", "n", "logits", "sampled"}));
+    EXPECT_EQ(Buffer(Find(all, "step"), "n").extents[0].dim, 1);  // R
+  }
+}
+
+TEST(LowerForGpu, ANormWithAnotherReaderIsAStep) {
+  DS_ASSERT_OK_AND_ASSIGN(const Graph g, ParseGraph(R"(
+    graph @m {
+      param %ids : i32[T]
+      param %rows : i32[R]
+      weight @table : f32[131, 20] role(embed)
+      weight @s : f32[20] role(norm)
+      weight @w : f32[20, 20] role(mlp_out)
+      weight @head : f32[131, 20] role(head)
+      %h = embed(%ids, @table) {begin=0}
+      %n = rms_norm(%h, @s) {eps=1e-5}
+      %y = linear(%n, @w, residual=%n)
+      %g = gather_rows(%y, %rows)
+      %logits = linear(%g, @head)
+      return %logits
+    })"));
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(g, Ceilings(), {}, Hopper()));
+  EXPECT_EQ(Names(Find(all, "decode_1")),
+            std::vector<std::string>({"h", "n", "y", "logits", "sampled"}));
+}
+
+TEST(LowerForGpu, RanksGatherPaddedPartsAndGetRankZerosIds) {
+  const std::vector<Graph> ranks = TinyLlamaGraphs(3, "fp32");
+  GpuPlans plans;
+  GpuTargetPlan target;
+  for (int r = 0; r < 3; ++r) {
+    DS_ASSERT_OK_AND_ASSIGN(GpuPrograms all,
+                            LowerForGpu(ranks[r], Ceilings(), {r, 3}, Hopper()));
+    const GpuProgram& p = Find(all, "decode_3");
+    // 131 rows over 3 ranks: 43, 44 and 44.
+    EXPECT_EQ(Buffer(p, "logits.partial").extents,
+              std::vector<GpuExtent>({{3, -1}, {44, -1}}));
+    EXPECT_EQ(Buffer(p, "logits.gathered").extents,
+              std::vector<GpuExtent>({{3, -1}, {132, -1}}));
+    EXPECT_EQ(Buffer(p, "logits").extents,
+              std::vector<GpuExtent>({{0, 1}, {131, -1}}));
+    const std::vector<std::string> runs = WhatRuns(all, p);
+    EXPECT_EQ(runs.back(), "broadcast");
+    EXPECT_EQ(Count(runs, "sample"), r == 0 ? 1 : 0);
+    target.ranks.push_back(std::move(all));
+  }
+  plans.targets.push_back(std::move(target));
+  DS_ASSERT_OK(CheckGpuCollectives(plans));
+  plans.targets[0].ranks[1].programs[0].steps.pop_back();
+  DS_EXPECT_ERROR(CheckGpuCollectives(plans), kInternal,
+                  "program step: collective 6 differs: rank 0 has broadcast "
+                  "i32[R] of 1 columns %sampled, rank 1 has none");
+}
+
+TEST(LowerForGpu, ARankWithoutAShareOfTheMlpAddsZeros) {
+  // 20 columns in grains of 16: the first of three ranks has none.
+  const std::vector<Graph> ranks = TinyLlamaGraphs(3, "bf16");
+  DS_ASSERT_OK_AND_ASSIGN(
+      const GpuPrograms all,
+      LowerForGpu(ranks[0], Ceilings(), {0, 3}, Hopper()));
+  for (const GpuProgram& p : all.programs) {
+    int zeros = 0;
+    for (const GpuStep& s : p.steps) {
+      EXPECT_FALSE(absl::StrContains(s.name, ".act")) << s.name;
+      if (s.name != "layers.1.mlp_out.partial") continue;
+      ++zeros;
+      EXPECT_EQ(all.kernels[s.kernel].label, "embed 0x12");
+    }
+    EXPECT_EQ(zeros, 1) << p.name;
+    ExpectDistinctWhileAlive(p);
+  }
+}
+
+TEST(LowerForGpu, RefusesQuantisedWeights) {
+  const std::vector<Graph> ranks = GoldenGraphs("qwen2", 1, "int8");
+  DS_EXPECT_ERROR(LowerForGpu(ranks[0], Ceilings(), {}, Hopper()),
+                  kUnimplemented, "encoding i8_row: GPU targets take f32");
+}
+
+TEST(LowerForGpu, RefusesStepsThatNoGridHolds) {
+  const std::vector<Graph> ranks = GoldenGraphs("qwen2", 1, "bf16");
+  StepCeilings c = Ceilings();
+  c.max_step_tokens = 65536;
+  DS_EXPECT_ERROR(LowerForGpu(ranks[0], c, {}, Hopper()), kFailedPrecondition,
+                  "--max-step-tokens 65536: GPU targets take up to 65535");
+}
+
+struct ModelCase {
+  const char* model;
+  int tp;
+  const char* dtype;
+};
+
+class LowerModel : public testing::TestWithParam<ModelCase> {};
+
+TEST_P(LowerModel, SlotsAndSyncWordsAreSharedByNobody) {
+  const ModelCase& c = GetParam();
+  const std::vector<Graph> ranks = GoldenGraphs(c.model, c.tp, c.dtype);
+  for (int r = 0; r < c.tp; ++r) {
+    DS_ASSERT_OK_AND_ASSIGN(
+        const GpuPrograms all,
+        LowerForGpu(ranks[r], Ceilings(), {r, c.tp}, Hopper()));
+    std::set<std::pair<std::string, std::string>> kernels;
+    for (const KernelSpec& k : all.kernels) {
+      EXPECT_TRUE(kernels.insert({k.source, k.entry}).second) << k.entry;
+    }
+    EXPECT_EQ(all.service.size() > 0, true);
+    for (const GpuProgram& p : all.programs) {
+      ExpectDistinctWhileAlive(p);
+      ExpectSyncApart(p);
+      EXPECT_LE(p.sync_words, all.sync_words);
+      EXPECT_EQ(p.outputs.size(), 1u);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, LowerModel,
+    testing::Values(ModelCase{"llama-gqa-tied", 1, "bf16"},
+                    ModelCase{"llama-gqa-tied", 3, "fp16"},
+                    ModelCase{"gpt2", 1, "fp32"}, ModelCase{"gpt2", 2, "bf16"},
+                    ModelCase{"qwen2", 2, "fp16"},
+                    ModelCase{"qwen2", 3, "fp32"},
+                    ModelCase{"mistral-window", 1, "bf16"},
+                    ModelCase{"mistral-window", 2, "fp32"}),
+    [](const auto& info) {
+      std::string name = absl::StrCat(info.param.model, "_tp", info.param.tp,
+                                      "_", info.param.dtype);
+      for (char& c : name) c = c == '-' ? '_' : c;
+      return name;
+    });
+
+}  // namespace
+}  // namespace deepslice
