@@ -37,7 +37,7 @@ struct LinearShape {
   static constexpr int64_t kResidualStride = kResidualStride_;
   static constexpr int kTokens = kTokens_;  // most
   static constexpr int kAct = kAct_;
-  static constexpr bool Has(int option) { return (kOptions_ & option) != 0; }
+  static __device__ constexpr bool Has(int option) { return (kOptions_ & option) != 0; }
   static constexpr bool kNormed = Has(kRmsNorm) || Has(kLayerNorm);
   // Rows of w for a column of y.
   static constexpr int kPerColumn = Has(kGated) ? 2 : 1;
