@@ -1,5 +1,6 @@
 #include "runtime/comm/nccl/one_shot.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/comm/nccl/one_shot_args.h"
 #include "schema/base/checked_math.h"
@@ -22,6 +24,8 @@ constexpr int64_t kThreads = 512;
 constexpr int64_t kMaxBlocks = 16;
 // The driver shares memory between processes in pieces of this size.
 constexpr int64_t kSharedPiece = 2 << 20;
+// Of a message; far beyond where the kernel is of use.
+constexpr int64_t kMostBytes = 16 << 20;
 
 // What a rank tells the others about its receive buffer.
 struct Offer {
@@ -50,6 +54,18 @@ absl::StatusOr<std::vector<Offer>> Exchange(Comm* host, const Offer& mine) {
     std::memcpy(&offers[r], bytes, kBytes);
   }
   return offers;
+}
+
+absl::StatusOr<int64_t> DefaultBytes(int world) {
+  const char* text = getenv("DEEPSLICE_ONE_SHOT_BYTES");
+  if (text == nullptr || *text == '\0') return OneShotBytes(world);
+  int64_t bytes;
+  if (absl::SimpleAtoi(text, &bytes) && bytes >= 0 && bytes <= kMostBytes) {
+    return bytes;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "DEEPSLICE_ONE_SHOT_BYTES is \"", text, "\"; a number from 0 (off) to ",
+      kMostBytes, " belongs there"));
 }
 
 class OneShotComm final : public DeviceComm {
@@ -254,8 +270,10 @@ absl::StatusOr<std::unique_ptr<DeviceComm>> AddOneShot(
     std::unique_ptr<DeviceComm> inner, const CudaApi& cuda,
     const OneShotKernels& kernels, Comm* host, const OneShotOptions& options) {
   const int world = host->size();
-  int64_t max_bytes =
-      options.max_bytes < 0 ? OneShotBytes(world) : options.max_bytes;
+  int64_t max_bytes = options.max_bytes;
+  if (max_bytes < 0) {
+    DS_ASSIGN_OR_RETURN(max_bytes, DefaultBytes(world));
+  }
   DS_RETURN_IF_ERROR(host->Broadcast(&max_bytes, sizeof(max_bytes)));
   max_bytes -= max_bytes % kOneShotLineData;
   // All ranks have the same plan set, so all or none have kernels.

@@ -21,13 +21,15 @@ struct OneShotKernels {
 
 struct OneShotOptions {
   // Messages of at most so many bytes a rank go this way; 0: none. Rank 0's
-  // value counts. Default: where the kernel is faster than NCCL, by world size.
+  // value counts. Below 0: what DEEPSLICE_ONE_SHOT_BYTES says, else where the
+  // kernel is faster than NCCL, by world size.
   int64_t max_bytes = -1;
   // Launched as LaunchStep::programmatic says; for cards of 9.0 and above.
   bool programmatic = false;
 };
 
-// The default of max_bytes; 0 when there are more ranks than the kernel takes.
+// Where the kernel is faster; 0 when there are more ranks than the kernel
+// takes.
 int64_t OneShotBytes(int world);
 
 // Takes over `inner`, and returns it as it is where the ranks can't map each

@@ -264,6 +264,21 @@ TEST(OneShot, IsLeftOutWhereItCannotWork) {
   EXPECT_EQ(OneShotBytes(8), 64 << 10);
 }
 
+TEST(OneShot, TheEnvironmentSwitchesIt) {
+  const auto which = [](DeviceComm& comm, int*) {
+    return std::string(comm.device_bytes() == 0 ? "other" : "one-shot");
+  };
+  setenv("DEEPSLICE_ONE_SHOT_BYTES", "0", 1);
+  for (const std::string& s : RunRanksHere(2, {}, which)) {
+    EXPECT_EQ(s, "other");
+  }
+  setenv("DEEPSLICE_ONE_SHOT_BYTES", "4k", 1);
+  for (const std::string& s : RunRanksHere(1, {}, which)) {
+    EXPECT_NE(s.find("is \"4k\"; a number from 0 (off)"), std::string::npos);
+  }
+  unsetenv("DEEPSLICE_ONE_SHOT_BYTES");
+}
+
 TEST(OneShot, LackOfMemoryIsAnErrorThatSaysForWhat) {
   CudaApi driver = FakeDriver();
   driver.MemAlloc = [](CUdeviceptr*, size_t) { return kCudaOutOfMemory; };
