@@ -12,8 +12,10 @@
 #include "absl/time/time.h"
 #include "compiler/compile.h"
 #include "compiler/dtype_option.h"
+#include "compiler/jit/jit.h"
 #include "compiler/pipeline.h"
 #include "compiler/plan_folder.h"
+#include "compiler/target.h"
 #include "schema/base/exit_code.h"
 #include "schema/base/limits.h"
 #include "tools/cli_parse.h"
@@ -63,7 +65,8 @@ class Progress {
 
 void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
   app.add_option("SRC", o.source,
-                 "Hugging Face folder, .safetensors or .gguf file")
+                 "Hugging Face folder, .safetensors or .gguf file; config.json "
+                 "with --random-weights")
       ->required();
   app.add_option("-o,--output", o.output, "folder to make: the plan");
   app.add_flag("--force", o.force, "replace a plan that exists");
@@ -76,10 +79,25 @@ void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
                  "auto (the checkpoint's own), fp32, fp16, bf16, int8")
       ->type_name("TYPE")
       ->capture_default_str();
-  app.add_option("--target", o.targets, "what runs the plan")
+  app.add_option("--target", o.targets,
+                 "what runs the plan, one or several with commas: cpu, a GPU's "
+                 "architecture (sm_90a; compute_80 for PTX) or a card (h200, "
+                 "a100-80g, l4, \"rtx 4090\"); needs no GPU")
       ->type_name("NAME")
       ->delimiter(',')
       ->capture_default_str();
+  o.kernel_cache = DefaultKernelCache();
+  app.add_option("--kernel-cache", o.kernel_cache,
+                 "folder of compiled kernels, made when absent")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app.add_flag_callback(
+      "--no-kernel-cache", [&o] { o.kernel_cache.clear(); },
+      "compile every kernel anew");
+  app.add_option("--random-weights", o.random_weights,
+                 "make weights up, none are stored: SRC is a config.json or "
+                 "its folder")
+      ->type_name("SEED");
   app.add_option("--max-seq-len,--max-model-len,--ctx-size,--max-out-tokens",
                  o.max_seq_len,
                  "tokens of a sequence; default: the smaller of the model's "
@@ -153,6 +171,12 @@ int Main(int argc, char** argv) {
   // A wrong spelling is a usage error; whether the model has it comes later.
   if (const auto dtype = ChooseStorage(o.dtype, DType::kBF16); !dtype.ok()) {
     return Usage(dtype.status());
+  }
+  for (const std::string& name : o.targets) {
+    if (const auto target = ParseTarget(name);
+        absl::IsInvalidArgument(target.status())) {
+      return Usage(target.status());
+    }
   }
   if (o.output.empty() && o.stop_after.empty()) {
     return Usage(
