@@ -3,12 +3,12 @@
 //
 // Such a layer is a read of its weights: everything here serves to keep enough
 // of them in flight (bandwidth times latency is some 25 KB for each SM of a
-// Hopper card, and two to four times that is wanted) and all else off their way.
+// Hopper card; two to four times that is wanted) and all else off their way.
 //
-// - Weights are the A operand of m16n8k16, tokens its 8 columns: one token costs
-//   as much as eight. A sum may run over k in any order, so k is renamed within
-//   chunks of 32: the lane of row g and column group c takes the eight elements
-//   k0 + 8c .. + 7 of rows g and g + 8, which is one 16-byte load each, as
+// - Weights are the A operand of m16n8k16, tokens its 8 columns: one token
+//   costs as much as eight. A sum may run over k in any order, so k is renamed
+//   within chunks of 32: the lane of row g and column group c takes the eight
+//   elements k0 + 8c .. + 7 of rows g and g + 8, one 16-byte load each, as
 //   columns 2c, 2c + 1, 2c + 8, 2c + 9 of two multiplications. x is read by the
 //   same rule, so both agree, without shuffles or a packed copy of the weights.
 //   The four lanes of a row read 64 adjacent bytes, and the kUnroll chunks of a
@@ -16,22 +16,23 @@
 // - The warps of a block share out k, not rows: each x is read by one warp of a
 //   block, and many loads of few rows are in flight. Their sums meet in shared
 //   memory at the end, in a fixed order.
-// - Every warp has a ring of kStages steps in shared memory, filled by cp.async.
-//   A lane copies just what it will multiply itself, so the ring needs no
-//   barrier, and bytes in flight cost no registers. (Fragments that wait in
-//   registers were tried: many tokens then spill, and the assembler moves plain
-//   loads of constants behind GridWait.) The ring is filled before GridWait:
-//   that, with blocks so small that those of two kernels fit on an SM, bridges
-//   the gap between kernels. The first steps' x comes after it by plain loads,
-//   because groups of copies arrive in order and x would wait for all weights.
+// - Every warp has a ring of kStages steps in shared memory, filled by
+//   cp.async. A lane copies just what it will multiply itself, so the ring
+//   needs no barrier, and bytes in flight cost no registers. (Fragments that
+//   wait in registers were tried: many tokens then spill, and the assembler
+//   moves plain loads of constants behind GridWait.) The ring is filled before
+//   GridWait: that, with blocks so small that those of two kernels fit on an
+//   SM, bridges the gap between kernels. The first steps' x comes after it by
+//   plain loads, because groups of copies arrive in order and x would wait for
+//   all weights.
 // - x comes from L2, kTokens / (16 kTiles) of the weights' bytes: with many
 //   tokens kTiles is large, and where that leaves too few blocks for the SMs,
 //   the blocks of a cluster share out k, too, and meet in each other's shared
 //   memory.
-// - RmsNorm in bf16 costs no pass of its own: fragments are x * scale, each warp
-//   sums the squares of the x it reads, and y takes the factor 1 / rms in the
-//   end. LayerNorm needs the mean before, and x * scale may leave half_t's range,
-//   so there the block reads x once more ahead for mean and deviation.
+// - RmsNorm in bf16 costs no pass of its own: fragments are x * scale, each
+//   warp sums the squares of the x it reads, and y takes the factor 1 / rms in
+//   the end. LayerNorm needs the mean before, and x * scale may leave half_t's
+//   range, so there the block reads x once more ahead for mean and deviation.
 #pragma once
 #include "linear_ptx.cuh"
 #include "linear_shape.cuh"
@@ -111,8 +112,9 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
   static_assert(kRows % (2 * kCluster) == 0, "parts of rows are even");
   static_assert(kStages <= kSteps, "no stage stays empty");
 
-  // A stage of a warp, in pieces of 16 bytes: weights [chunk][tile][half][lane],
-  // x [chunk][token][4], norm scale and bias [chunk][8].
+  // A stage of a warp, in pieces of 16 bytes: weights
+  // [chunk][tile][half][lane], x [chunk][token][4], norm scale and bias
+  // [chunk][8].
   constexpr int kXAt = kUnroll * kTiles * 64;
   constexpr int kScaleAt = kXAt + kUnroll * S::kTokens * 4;
   constexpr int kShiftAt = kScaleAt + (S::kNormed ? kUnroll * 8 : 0);
@@ -141,7 +143,8 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
   uint4* ring = reinterpret_cast<uint4*>(shared) + warp * kRing;
 
   // Starts the copies of what does not depend on other steps.
-  const T* w_lane = w + static_cast<int64_t>(first_row + g) * S::kIn + c * kLane;
+  const T* w_lane =
+      w + static_cast<int64_t>(first_row + g) * S::kIn + c * kLane;
   const auto copy_weights = [&](int step, uint4* stage) {
     const int step_k = warp_k + step * kStep;
 #pragma unroll
@@ -226,8 +229,8 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     }
   };
 
-  // The block's part of y, [token][column], is shared out among its threads; what
-  // is added there is on its way before the sums are ready.
+  // The block's part of y, [token][column], is shared out among its threads;
+  // what is added there is on its way before the sums are ready.
   constexpr int kColumns = kRows / kCluster / S::kPerColumn;
   constexpr int kItems =
       (S::kTokens * kColumns + kWarps * 32 - 1) / (kWarps * 32);
@@ -349,7 +352,7 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     for (int i = threadIdx.x; i < kEnd; i += kWarps * 32) {
       shared[i] = add_warps(i);
     }
-    ClusterSync();
+    ClusterSync<true>();
   }
   const auto total = [&](int at) {
     if constexpr (kCluster == 1) return add_warps(at);
@@ -380,5 +383,5 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     }
   }
   // No block leaves while others read its sums.
-  if constexpr (kCluster > 1) ClusterSync();
+  if constexpr (kCluster > 1) ClusterSync<false>();
 }

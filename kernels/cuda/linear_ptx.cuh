@@ -37,13 +37,17 @@ __device__ __forceinline__ int ClusterRank() {
 #endif
   return static_cast<int>(rank);
 }
-// Waits for all threads of the cluster, and sees what they wrote.
+// Waits for all threads of the cluster; sees what they wrote if kSee.
+template <bool kSee>
 __device__ __forceinline__ void ClusterSync() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;"
-      " barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+  if constexpr (kSee) {
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  } else {
+    // Without the fence, which would wait for y to reach memory.
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+  }
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #else
   __syncthreads();
 #endif

@@ -37,7 +37,9 @@ struct LinearShape {
   static constexpr int64_t kResidualStride = kResidualStride_;
   static constexpr int kTokens = kTokens_;  // most
   static constexpr int kAct = kAct_;
-  static __device__ constexpr bool Has(int option) { return (kOptions_ & option) != 0; }
+  static __device__ constexpr bool Has(int option) {
+    return (kOptions_ & option) != 0;
+  }
   static constexpr bool kNormed = Has(kRmsNorm) || Has(kLayerNorm);
   // Rows of w for a column of y.
   static constexpr int kPerColumn = Has(kGated) ? 2 : 1;
@@ -87,33 +89,38 @@ struct LinearShape {
   }
 };
 
-// Mean and 1 / deviation (RmsNorm: 0 and 1 / rms) of x's rows to out[kTokens], a
-// warp of the block's kWarps a row, in loads of kVec elements.
+// Over a row of kCols elements, the sum of x or, kSquares, of (x - mean)^2, in
+// all lanes of the warp.
+template <int kCols, int kVec, bool kSquares, typename T>
+__device__ __forceinline__ float SumOfRow(const T* row, float mean) {
+  float sum = 0;
+#pragma unroll 4
+  for (int k = threadIdx.x % 32 * kVec; k < kCols; k += 32 * kVec) {
+    float v[kVec];
+    LoadVector(row + k, v);
+#pragma unroll
+    for (int i = 0; i < kVec; ++i) {
+      sum += kSquares ? (v[i] - mean) * (v[i] - mean) : v[i];
+    }
+  }
+  return WarpSum(sum);
+}
+
+// Mean and 1 / deviation (RmsNorm: 0 and 1 / rms) of x's rows to out[kTokens],
+// a warp of the block's kWarps a row, in loads of kVec elements.
 template <typename T, typename S, int kWarps, int kVec>
 __device__ __forceinline__ void RowStatistics(const T* x, const int* rows,
                                               int count, float2* out) {
-  const int lane = threadIdx.x % 32;
   for (int t = threadIdx.x / 32; t < S::kTokens; t += kWarps) {
     const T* row = x + S::XRow(rows, t, count) * S::kXStride;
-    // Calls f with each element of this lane.
-    const auto each = [&](auto f) {
-#pragma unroll 4
-      for (int k = lane * kVec; k < S::kIn; k += 32 * kVec) {
-        float v[kVec];
-        LoadVector(row + k, v);
-#pragma unroll
-        for (int i = 0; i < kVec; ++i) f(v[i]);
-      }
-    };
-    float mean = 0, squares = 0;
+    float mean = 0;
     if constexpr (S::Has(kLayerNorm)) {
-      each([&](float v) { mean += v; });
-      mean = WarpSum(mean) / S::kIn;
+      mean = SumOfRow<S::kIn, kVec, false>(row, 0) / S::kIn;
     }
-    // The squares of differences, not of x: those cancel where the mean is large.
-    each([&](float v) { squares += (v - mean) * (v - mean); });
-    squares = WarpSum(squares);
-    if (lane == 0) {
+    // The squares of differences, not of x: those cancel where the mean is
+    // large.
+    const float squares = SumOfRow<S::kIn, kVec, true>(row, mean);
+    if (threadIdx.x % 32 == 0) {
       out[t] = make_float2(mean, rsqrtf(squares / S::kIn + S::Eps()));
     }
   }

@@ -5,8 +5,8 @@
 #include "linear_shape.cuh"
 
 // A warp makes two adjacent rows of w (a gated pair) times kGroup tokens at a
-// time: its lanes share out k in vectors of kVec elements, which divides kIn and
-// the strides of x. Norms are applied in float as x is read. Dynamic shared
+// time: its lanes share out k in vectors of kVec elements, which divides kIn
+// and the strides of x. Norms are applied in float as x is read. Dynamic shared
 // memory: with a norm, a float2 for each token.
 template <typename T, typename W, typename Y, typename S, int kWarps, int kVec,
           int kGroup>
