@@ -150,7 +150,9 @@ class NvrtcCompiler final : public KernelCompiler {
     // images are the same everywhere. Products and sums fuse (NVRTC's default);
     // division and roots are exact.
     std::vector<std::string> out = {
-        absl::StrCat("--gpu-architecture=", target.name), "--std=c++17"};
+        absl::StrCat("--gpu-architecture=", target.name), "--std=c++17",
+        // Generic lambdas and constexpr functions carry no __device__.
+        "--device-as-default-execution-space"};
     if (options_.verbose) out.push_back("--ptxas-options=-v");
     // NVRTC's own cache, which from this version on is there, writes to the
     // home folder; ours also holds for other users' plans.
