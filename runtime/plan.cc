@@ -22,6 +22,7 @@ namespace {
 
 // Root offset, identifier, and the smallest table with its vtable.
 constexpr size_t kSmallestPlan = 16;
+constexpr char kKernelsFile[] = "kernels.bin";
 constexpr std::align_val_t kWeightAlignment{256};
 
 absl::Status CheckFormat(const fb::Plan& plan, absl::string_view label) {
@@ -49,9 +50,9 @@ std::string WeightAt(const fb::Plan& plan, uint64_t begin, uint64_t end) {
   return "";
 }
 
-// Blocks are hashed by `threads` threads; the first damaged one is the error.
-absl::Status CheckBlocks(const fb::Plan& plan, absl::string_view weights,
-                         absl::string_view label, int threads) {
+// Hashes blocks by `threads` threads; the first damaged one, or -1.
+int64_t FindDamagedBlock(const fb::Plan& plan, absl::string_view weights,
+                         int threads) {
   const uint64_t num_blocks = plan.weights_xxh3()->size();
   std::atomic<uint64_t> next{0}, first_bad{num_blocks};
   const auto work = [&] {
@@ -72,13 +73,7 @@ absl::Status CheckBlocks(const fb::Plan& plan, absl::string_view weights,
   work();
   for (std::thread& t : helpers) t.join();
   const uint64_t bad = first_bad.load();
-  if (bad == num_blocks) return absl::OkStatus();
-  const uint64_t begin = bad * kHashBlock;
-  const uint64_t end = std::min<uint64_t>(begin + kHashBlock, weights.size());
-  return absl::DataLossError(absl::StrCat(
-      label, ": block ", bad, ", bytes ", begin, " to ", end - 1,
-      WeightAt(plan, begin, end),
-      ", is damaged: its XXH3 differs from the plan's; copy the file again"));
+  return bad == num_blocks ? -1 : static_cast<int64_t>(bad);
 }
 
 }  // namespace
@@ -113,6 +108,7 @@ absl::StatusOr<Plan> Plan::Check(std::shared_ptr<const std::string> plan,
   Plan out;
   out.plan_bytes_ = std::move(plan);
   out.weights_bytes_ = weights;
+  out.weights_label_ = std::string(weights_label);
   out.fb_ = fb::GetPlan(data);
   DS_RETURN_IF_ERROR(CheckFormat(*out.fb_, plan_label));
   if (weights.size() != out.fb_->weights_bytes()) {
@@ -125,8 +121,8 @@ absl::StatusOr<Plan> Plan::Check(std::shared_ptr<const std::string> plan,
     out.synthetic_ = std::make_shared<SyntheticMemory>(*out.fb_);
   }
   if (options.check_weights) {
-    DS_RETURN_IF_ERROR(
-        CheckBlocks(*out.fb_, weights, weights_label, options.threads));
+    const int64_t bad = FindDamagedBlock(*out.fb_, weights, options.threads);
+    if (bad >= 0) return out.DamagedBlock(bad);
   }
   return out;
 }
@@ -134,7 +130,8 @@ absl::StatusOr<Plan> Plan::Check(std::shared_ptr<const std::string> plan,
 absl::StatusOr<Plan> Plan::FromBytes(absl::string_view plan,
                                      absl::string_view weights,
                                      absl::string_view label,
-                                     const LoadOptions& options) {
+                                     const LoadOptions& options,
+                                     absl::string_view kernels) {
   // Aligned as a mapped file would be.
   std::shared_ptr<char> copy(
       static_cast<char*>(operator new(weights.size(), kWeightAlignment)),
@@ -147,6 +144,9 @@ absl::StatusOr<Plan> Plan::FromBytes(absl::string_view plan,
                       absl::string_view(copy.get(), weights.size()), label,
                       absl::StrCat(label, " (weights)"), options));
   out.weights_copy_ = std::move(copy);
+  out.kernels_copy_ = std::make_shared<const std::string>(kernels);
+  out.kernels_bytes_ = *out.kernels_copy_;
+  out.kernels_label_ = absl::StrCat(label, " (kernels)");
   return out;
 }
 
@@ -192,7 +192,23 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
                  manifest.world_size);
   }
   if (out.rank() != rank) return other("holds the plan of rank ", out.rank());
+  out.kernels_label_ = JoinPath(folder, kKernelsFile);
+  if (FileExists(out.kernels_label_)) {
+    DS_ASSIGN_OR_RETURN(out.kernels_file_,
+                        MappedFile::Open(out.kernels_label_));
+    out.kernels_bytes_ = out.kernels_file_.bytes();
+  }
   return out;
+}
+
+absl::Status Plan::DamagedBlock(uint64_t index) const {
+  const uint64_t begin = index * kHashBlock;
+  const uint64_t end =
+      std::min<uint64_t>(begin + kHashBlock, weights_bytes_.size());
+  return absl::DataLossError(absl::StrCat(
+      weights_label_, ": block ", index, ", bytes ", begin, " to ", end - 1,
+      WeightAt(*fb_, begin, end),
+      ", is damaged: its XXH3 differs from the plan's; copy the file again"));
 }
 
 const void* Plan::weight_data(int i) const {

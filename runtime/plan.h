@@ -31,15 +31,27 @@ class Plan {
   // FailedPrecondition (newer format, not a plan for this build).
   static absl::StatusOr<Plan> Load(const std::string& folder, int rank,
                                    const LoadOptions& options = {});
-  // The same from bytes, which are copied; `weights` must be the whole file.
+  // The same from bytes, which are copied; `weights` must be the whole file,
+  // and `kernels` is kernels.bin.
   // For tests and tools.
   static absl::StatusOr<Plan> FromBytes(absl::string_view plan,
                                         absl::string_view weights,
                                         absl::string_view label,
-                                        const LoadOptions& options = {});
+                                        const LoadOptions& options = {},
+                                        absl::string_view kernels = {});
 
   const fb::Plan& fb() const { return *fb_; }
   absl::string_view weights() const { return weights_bytes_; }
+  // The weights file; empty when the plan came FromBytes.
+  const std::string& weights_path() const { return weights_file_.path(); }
+  // The images of GPU targets' kernels, whose offsets and hashes nobody has
+  // checked; empty when the folder holds no kernels.bin.
+  absl::string_view kernels() const { return kernels_bytes_; }
+  // What messages call the weights and the kernels file.
+  const std::string& weights_label() const { return weights_label_; }
+  const std::string& kernels_label() const { return kernels_label_; }
+  // DataLoss: the hash of block `index` of the weights file is not the plan's.
+  absl::Status DamagedBlock(uint64_t index) const;
   // Data and scales of weight i, inside weights() or in memory that
   // FillSynthetic made; scales is nullptr when the encoding has none.
   const void* weight_data(int i) const;
@@ -67,6 +79,10 @@ class Plan {
   MappedFile weights_file_;                   // of Load
   std::shared_ptr<const void> weights_copy_;  // of FromBytes
   absl::string_view weights_bytes_;
+  std::string weights_label_, kernels_label_;
+  MappedFile kernels_file_;                           // of Load
+  std::shared_ptr<const std::string> kernels_copy_;  // of FromBytes
+  absl::string_view kernels_bytes_;
   std::shared_ptr<SyntheticMemory> synthetic_;  // nullptr: there are none
   const fb::Plan* fb_ = nullptr;
 };

@@ -29,6 +29,10 @@ absl::Status BatchCheck::CheckCounts(const StepBatch& b) const {
     return Bad(tokens, " ids, ", b.positions.size(), " positions and ",
                b.slots.size(), " slots; as many of each are allowed");
   }
+  if (!b.samplers.empty() && b.samplers.size() != b.rows.size()) {
+    return Bad(b.samplers.size(), " samplers for ", rows,
+               " rows; one for each, or none, are allowed");
+  }
   if (rows > sizes_.max_rows) {
     return Bad(rows, " rows; at most ", sizes_.max_rows, " are allowed");
   }
@@ -47,7 +51,7 @@ absl::Status BatchCheck::CheckCounts(const StepBatch& b) const {
 }
 
 absl::Status BatchCheck::CheckToken(const StepBatch& b, int64_t t) {
-  if (b.ids[t] < 0 || b.ids[t] >= vocab_) {
+  if (b.ids[t] < -previous_rows_ || b.ids[t] >= vocab_) {
     return OutOfRange("ids", t, b.ids[t], vocab_);
   }
   if (b.slots[t] < 0 || b.slots[t] >= sizes_.limits.max_batch) {
@@ -83,8 +87,9 @@ absl::Status BatchCheck::CheckBlocks(const StepBatch& b, int64_t t) const {
   return absl::OkStatus();
 }
 
-absl::Status BatchCheck::Check(const StepBatch& b) {
+absl::Status BatchCheck::Check(const StepBatch& b, int64_t previous_rows) {
   ++step_;
+  previous_rows_ = previous_rows;
   DS_RETURN_IF_ERROR(CheckCounts(b));
   const int64_t tokens = b.ids.size();
   for (int64_t t = 0; t < tokens; ++t) {

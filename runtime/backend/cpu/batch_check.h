@@ -20,7 +20,8 @@ class BatchCheck {
         last_step_(sizes.limits.max_batch, 0) {}
 
   // InvalidArgument with token, value and range. Allocates nothing when OK.
-  absl::Status Check(const StepBatch& batch);
+  // Ids may be ~r for rows r of the `previous_rows` of the step before.
+  absl::Status Check(const StepBatch& batch, int64_t previous_rows = 0);
 
  private:
   absl::Status CheckCounts(const StepBatch& batch) const;
@@ -31,6 +32,7 @@ class BatchCheck {
   const int64_t vocab_;
   const bool has_states_;
   int64_t step_ = 0;
+  int64_t previous_rows_ = 0;
   std::vector<int64_t> last_step_;  // per slot: step that had it
 };
 

@@ -38,13 +38,12 @@ absl::Status ResolveBlocks(const fb::Plan& plan, RunSizes* out) {
       return absl::UnimplementedError(
           absl::StrCat("state ", absl::CHexEscape(s.name()->c_str()), ": kind ",
                        static_cast<int>(s.kind()),
-                       "; the CPU back end keeps full and "
-                       "window caches"));
+                       "; this build keeps full and window caches"));
     }
     if (i > 0 && s.block_tokens() != out->block_tokens) {
       return absl::UnimplementedError(absl::StrCat(
           "states with blocks of ", out->block_tokens, " and ",
-          s.block_tokens(), " tokens; the CPU back end has one size"));
+          s.block_tokens(), " tokens; this build has one size"));
     }
     out->block_tokens = s.block_tokens();
   }
@@ -74,10 +73,12 @@ absl::Status ResolveDims(const fb::Plan& plan, const fb::Program& program,
     } else if (name == "B") {
       blocks_dim = index;
       max_blocks = dim.maximum();
+    } else if (name == "Q") {
+      out->dims[d] = dim.maximum();
     } else {
       return absl::UnimplementedError(
           absl::StrCat("named dim ", absl::CHexEscape(name),
-                       "; the CPU back end knows T, R, S and B"));
+                       "; this build knows T, R, S, B and Q"));
     }
   }
   if (out->tokens_dim < 0 || out->rows_dim < 0 || slots_dim < 0 ||

@@ -1,0 +1,59 @@
+#include "runtime/backend/cuda/target_choice.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+namespace deepslice {
+namespace {
+
+absl::string_view Name(const fb::Target& t) {
+  return absl::string_view(t.name()->data(), t.name()->size());
+}
+
+}  // namespace
+
+int TargetFit(absl::string_view name, int major, int minor) {
+  const bool ptx = absl::ConsumePrefix(&name, "compute_");
+  if (!ptx && !absl::ConsumePrefix(&name, "sm_")) return 0;
+  // Architecture-specific: for this very architecture, no other.
+  const bool own = absl::ConsumeSuffix(&name, "a");
+  int number = 0;
+  if (name.empty() || !absl::c_all_of(name, absl::ascii_isdigit) ||
+      !absl::SimpleAtoi(name, &number)) {
+    return 0;
+  }
+  const int device = 10 * major + minor;
+  if (own) return number == device ? (ptx ? 3000 : 4000) : 0;
+  if (number > device) return 0;
+  if (ptx) return 1000 + number;
+  return number / 10 == major ? 2000 + number : 0;
+}
+
+absl::StatusOr<const fb::Target*> ChooseTarget(const Plan& plan,
+                                               const DeviceInfo& device) {
+  const fb::Target* best = nullptr;
+  int best_fit = 0;
+  std::vector<absl::string_view> names;
+  for (const fb::Target* t : *plan.fb().targets()) {
+    names.push_back(Name(*t));
+    const int fit = TargetFit(Name(*t), device.major, device.minor);
+    if (fit <= best_fit) continue;
+    best = t;
+    best_fit = fit;
+  }
+  if (best != nullptr) return best;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the plan was compiled for ", absl::StrJoin(names, ", "), ", device ",
+      device.ordinal, " is sm_", device.major, device.minor, " (", device.name,
+      "); recompile it with --target sm_", device.major, device.minor,
+      device.major >= 9 ? "a" : ""));
+}
+
+}  // namespace deepslice
