@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "runtime/executor.h"
 #include "schema/base/status_matchers.h"
+#include "tests/support/gpu_plan_builder.h"
 #include "tests/support/plan_builder.h"
 
 namespace deepslice {
@@ -110,6 +111,46 @@ TEST_P(PlanMutations, WordsReplaced) {
   }
   EXPECT_GT(refused_, 1000);
   EXPECT_GT(ran_, 1000);
+}
+
+// A plan with a GPU target is read the same way; there is no card to run it.
+class GpuPlanMutations : public testing::Test {
+ protected:
+  GpuPlanMutations() : plan_(TinyGpuPlan().Build()), good_(plan_.Bytes()) {}
+
+  void Try(const std::string& bytes) {
+    const auto plan =
+        Plan::FromBytes(bytes, plan_.weights, "p", {.check_weights = false});
+    ++(plan.ok() ? taken_ : refused_);
+  }
+
+  const TestPlan plan_;
+  const std::string good_;
+  int64_t refused_ = 0, taken_ = 0;
+};
+
+TEST_F(GpuPlanMutations, EveryByteFlipped) {
+  for (const int mask : {0xff, 0x01, 0x80}) {
+    for (size_t i = 0; i < good_.size(); ++i) {
+      std::string bytes = good_;
+      bytes[i] = static_cast<char>(bytes[i] ^ mask);
+      Try(bytes);
+    }
+  }
+  EXPECT_GT(refused_, 1000);
+  EXPECT_GT(taken_, 1000);
+}
+
+TEST_F(GpuPlanMutations, WordsReplaced) {
+  for (const uint32_t word : {0u, 1u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
+    for (size_t at = 0; at + 4 <= good_.size(); at += 4) {
+      std::string bytes = good_;
+      std::memcpy(&bytes[at], &word, 4);
+      Try(bytes);
+    }
+  }
+  EXPECT_GT(refused_, 1000);
+  EXPECT_GT(taken_, 1000);
 }
 
 }  // namespace
