@@ -214,7 +214,7 @@ GpuCheck AttentionBatch::OutputCheck(int out) const {
         const int64_t at = t * shape_.out_stride + h * dim + d;
         const double want = sums[d] / total;
         check.want[at] = want;
-        check.allowed[at] = off + 1.5 * unit * std::fabs(want);
+        check.allowed[at] = off + 1.5 * RoundingOf(shape_.type, want);
       }
     }
   }
@@ -232,7 +232,7 @@ GpuCheck AttentionBatch::RotatedCheck(int buffer) const {
       check.allowed[i] =
           shape_.rotary_dim == 0
               ? 0
-              : 1.01 * UnitRoundoff(shape_.type) * std::fabs(rotated_[i]) +
+              : RoundingOf(shape_.type, rotated_[i]) +
                     q_spread_ * (3 * AngleError(positions_[t]) + 0x1p-20);
     }
   }
@@ -257,8 +257,7 @@ GpuCheck AttentionBatch::StateCheck() const {
       // The reference's was rounded, too: it may lie on the other side.
       if (shape_.rotary_dim > 0) {
         check.allowed[k_at] =
-            2.02 * UnitRoundoff(shape_.cache) * std::fabs(k) +
-            3 * AngleError(p) + 0x1p-20;
+            2 * RoundingOf(shape_.cache, k) + 3 * AngleError(p) + 0x1p-20;
       }
       check.want[index.Value(block, i / dim, in_block, i % dim)] =
           cached.v[p * kv_cols + i];

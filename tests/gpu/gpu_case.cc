@@ -17,6 +17,12 @@ double UnitRoundoff(DType t) {
   }
 }
 
+double RoundingOf(DType t, double value) {
+  // Half of the step between half's smallest numbers; the others have smaller.
+  const double least = t == DType::kF16 ? 0x1p-25 : 0;
+  return 1.01 * (UnitRoundoff(t) * std::fabs(value) + least);
+}
+
 double GetElement(DType t, const char* p) {
   switch (t) {
     case DType::kF32: {

@@ -18,6 +18,8 @@ namespace deepslice {
 
 // Half of the distance of 1 to the next number.
 double UnitRoundoff(DType t);
+// The most by which `value` changes when it is rounded to `t`.
+double RoundingOf(DType t, double value);
 // One element of float, half, bfloat or int32.
 double GetElement(DType t, const char* p);
 void PutElement(DType t, double value, char* p);

@@ -98,7 +98,7 @@ GpuCase Make(const KernelSpec& spec, const LinearShape& s, int64_t count) {
       if (s.residual) value += residual.values[t * s.residual_stride + i];
       check.want[t * s.y_stride + i] = value;
       check.allowed[t * s.y_stride + i] =
-          allowed + 1.01 * UnitRoundoff(s.y) * std::fabs(value);
+          allowed + RoundingOf(s.y, value);
     }
   }
   c.checks.push_back(check);

@@ -28,8 +28,7 @@ int64_t RowsOf(CountDim dim, int64_t max_rows) {
 
 // Rounding of the output and a few roundings of float on the way.
 double Allowed(DType t, double want, double magnitude) {
-  return 1.01 * UnitRoundoff(t) * std::fabs(want) + 0x1p-20 * magnitude +
-         0x1p-26;
+  return RoundingOf(t, want) + 0x1p-20 * magnitude;
 }
 
 // What the launch must leave: y[r, c] for `rows` rows, nothing else.
