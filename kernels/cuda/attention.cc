@@ -37,7 +37,7 @@ AttentionShape Normalise(AttentionShape s) {
   return s;
 }
 
-// ---- template arguments, as in attention_common.cuh ---------------------------
+// ---- template arguments, as in attention_common.cuh -------------------------
 
 std::string HeadsArg(const AttentionShape& s) {
   return absl::StrCat("AttentionHeads<", s.heads, ", ", s.kv_heads, ", ",
@@ -69,7 +69,7 @@ bool TensorCore(const AttentionShape& s) {
   return s.type == s.cache && (s.type == DType::kF16 || s.type == DType::kBF16);
 }
 
-// ---- decode --------------------------------------------------------------------
+// ---- decode -----------------------------------------------------------------
 
 struct DecodeChoice {
   int64_t rows = 0;    // query heads of a block; 0: the simple kernel
@@ -92,9 +92,12 @@ DecodeChoice ChooseDecode(const AttentionShape& s, const GpuTarget& target) {
   // latency.
   const int64_t resident = s.head_dim > 64 ? 2 : 3;
   const int64_t alike = s.tokens * s.kv_heads * c.passes;
-  c.even = std::clamp<int64_t>(resident * target.num_sms / alike, 1,
+  const int64_t slots = resident * target.num_sms;
+  c.even = std::clamp<int64_t>(slots / alike, 1,
                                std::min(kMaxParts, CeilDiv(s.max_context, 64)));
-  c.most = std::max(c.even, std::min<int64_t>(8, s.max_context / 2048));
+  // Blocks without a part cost about a microsecond a wave: half a wave of them.
+  c.most = std::max(c.even, std::min({int64_t{8}, s.max_context / 2048,
+                                      CeilDiv(slots * 3 / 2, alike)}));
   return c;
 }
 
@@ -114,7 +117,7 @@ KernelSpec SimpleDecode(const AttentionShape& s, const GpuTarget& target) {
   return spec;
 }
 
-// ---- tiles ---------------------------------------------------------------------
+// ---- tiles ------------------------------------------------------------------
 
 struct TileChoice {
   bool simple = true;
@@ -171,9 +174,9 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
       c.rows, ", ", c.even, ", ", c.most, ">");
   spec.label = absl::StrCat("attention_decode ", ShapeLabel(s), " t", s.tokens,
                             " parts ", c.even, "..", c.most);
-  spec.grid = {GridExtent{.times = c.most},
-               GridExtent{.times = s.kv_heads * c.passes},
-               GridExtent{.dim = CountDim::kTokens}};
+  spec.grid = {GridExtent{.times = s.kv_heads * c.passes},
+               GridExtent{.dim = CountDim::kTokens},
+               GridExtent{.times = c.most}};
   spec.block = {kDecodeThreads, 1, 1};
   spec.programmatic = target.hopper();
   if (c.most > 1) {

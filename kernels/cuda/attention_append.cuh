@@ -8,6 +8,28 @@ constexpr int kAppendTokens = 32, kAppendThreads = 256;
 constexpr int kAppendHeads = 4;    // q and k heads of a block
 constexpr int kAppendColumns = 64;  // of v that pass shared memory at a time
 
+template <typename T, int n>
+struct __align__(n * sizeof(T)) AppendVector {
+  T x[n];
+};
+
+// Units u .. u + kUnits - 1 of a head.
+template <typename Rotary, int kUnits, typename T>
+__device__ __forceinline__ void StorePairs(const float2 (&y)[kUnits], int u,
+                                           T* head) {
+  AppendVector<T, kUnits> a, b;
+#pragma unroll
+  for (int j = 0; j < kUnits; ++j) {
+    a.x[j] = FromFloat<T>(y[j].x);
+    b.x[j] = FromFloat<T>(y[j].y);
+  }
+  using Wide = AppendVector<T, kUnits>;
+  *reinterpret_cast<Wide*>(head + Rotary::First(u)) = a;
+  if (u < Rotary::half) {
+    *reinterpret_cast<Wide*>(head + Rotary::Second(u)) = b;
+  }
+}
+
 // Grid: tiles of kAppendTokens tokens; groups of kAppendHeads q and k heads,
 // then the v heads one by one. out: rotated q, rows of heads * dim.
 template <typename T, typename C, typename Heads, typename Keys,
@@ -73,31 +95,43 @@ __global__ void __launch_bounds__(kAppendThreads)
     angles[t][u] = Rotary::Angle(position[t], freqs[u]);
   }
   __syncthreads();
+  // Several units at a time, as far as they lie side by side.
+  constexpr int kUnits = Rotary::Wide(4) && Rows::Wide(4)   ? 4
+                         : Rotary::Wide(2) && Rows::Wide(2) ? 2
+                                                            : 1;
+  constexpr int kSteps = Rotary::units / kUnits;
+  using Wide = AppendVector<T, kUnits>;
   const int begin = blockIdx.y * kAppendHeads;
   const int heads = min(kAppendHeads, kTurned - begin);
-  for (int i = tid; i < tokens * heads * Rotary::units; i += kAppendThreads) {
-    const int u = i % Rotary::units;
-    const int head = begin + i / Rotary::units % heads;
-    const int t = i / Rotary::units / heads;
+  for (int i = tid; i < tokens * kAppendHeads * kSteps; i += kAppendThreads) {
+    const int u = i % kSteps * kUnits;
+    const int head = begin + i / kSteps % kAppendHeads;
+    const int t = i / kSteps / kAppendHeads;
+    if (head >= begin + heads) continue;
     const bool is_q = head < Heads::heads;
     const int kv = head - Heads::heads;
     const T* x = is_q ? Rows::Q(q, first + t) + head * kDim
                       : Rows::K(k, first + t) + kv * kDim;
-    float2 y = make_float2(ToFloat(x[Rotary::First(u)]), 0);
-    if (u < Rotary::half) {
-      y.y = ToFloat(x[Rotary::Second(u)]);
-      y = Rotate(y, kTable ? angles[t][u]
-                           : Rotary::Angle(position[t], freqs[u]));
+    const bool turned = u < Rotary::half;
+    Wide a = *reinterpret_cast<const Wide*>(x + Rotary::First(u));
+    Wide b = {};
+    if (turned) b = *reinterpret_cast<const Wide*>(x + Rotary::Second(u));
+    float2 y[kUnits];
+#pragma unroll
+    for (int j = 0; j < kUnits; ++j) {
+      y[j] = make_float2(ToFloat(a.x[j]), ToFloat(b.x[j]));
+      if (turned) {
+        y[j] = Rotate(y[j], kTable ? angles[t][u + j]
+                                   : Rotary::Angle(position[t], freqs[u + j]));
+      }
     }
     if (is_q) {
-      T* to = Rows::Out(out, first + t) + head * kDim;
-      to[Rotary::First(u)] = FromFloat<T>(y.x);
-      if (u < Rotary::half) to[Rotary::Second(u)] = FromFloat<T>(y.y);
+      StorePairs<Rotary, kUnits>(y, u, Rows::Out(out, first + t) + head * kDim);
     } else {
-      C* to = Cache::KeysOf(state, block[t], kv) +
-              position[t] % Keys::block_tokens * kDim;
-      to[Rotary::First(u)] = FromFloat<C>(y.x);
-      if (u < Rotary::half) to[Rotary::Second(u)] = FromFloat<C>(y.y);
+      StorePairs<Rotary, kUnits>(
+          y, u,
+          Cache::KeysOf(state, block[t], kv) +
+              position[t] % Keys::block_tokens * kDim);
     }
   }
 }

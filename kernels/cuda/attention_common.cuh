@@ -4,7 +4,7 @@
 
 #include "attention_ptx.cuh"
 
-// ---- shapes, named in entries by attention.cc ------------------------------------
+// ---- shapes, named in entries by attention.cc -------------------------------
 
 // Query head i reads KV head (kHeadOffset + i) / kGroup.
 template <int kHeads, int kKvHeads, int kGroup, int kHeadOffset, int kDim>
@@ -39,6 +39,11 @@ struct AttentionKeys {
 template <int kQStride, int kQOffset, int kKStride, int kKOffset, int kVStride,
           int kVOffset, int kOutStride>
 struct AttentionRows {
+  // Whether n elements can be moved at once from any multiple of n in a row.
+  __device__ static constexpr bool Wide(int n) {
+    return kQStride % n == 0 && kQOffset % n == 0 && kKStride % n == 0 &&
+           kKOffset % n == 0 && kOutStride % n == 0;
+  }
   template <typename T>
   __device__ static const T* Q(const T* q, int t) {
     return q + kQOffset + static_cast<int64_t>(t) * kQStride;
@@ -57,7 +62,7 @@ struct AttentionRows {
   }
 };
 
-// ---- the cache (attention.h) -----------------------------------------------------
+// ---- the cache (attention.h) ------------------------------------------------
 
 template <typename C, typename Heads, typename Keys>
 struct AttentionCache {
@@ -75,7 +80,7 @@ struct AttentionCache {
   }
 };
 
-// ---- rotation --------------------------------------------------------------------
+// ---- rotation ---------------------------------------------------------------
 
 // cos(a) and sin(a) to 1e-7 for |a| < 4e6, with no slow path. pi / 2 in three
 // floats: products with a whole number below 2^22 are exact inside the fma, so
@@ -110,6 +115,11 @@ __device__ __forceinline__ float2 CosSin(float a) {
 template <int kDim, int kRotaryDim, int kStyle, uint32_t kScaleBits>
 struct AttentionRotary {
   static constexpr int half = kRotaryDim / 2;
+  // Whether units n * i .. n * i + n - 1 lie side by side, first elements and
+  // second ones.
+  __device__ static constexpr bool Wide(int n) {
+    return half % n == 0 && kDim % n == 0 && (half == 0 || kStyle == 0);
+  }
   static constexpr int units = kDim - half;
   __device__ static int First(int u) {
     return u >= half ? u + half : kStyle == 1 ? 2 * u : u;

@@ -1,16 +1,17 @@
-// One token of each sequence: rotates q and k, appends k and v, attends over the
-// keys. A block takes one part of the keys of one KV head, for up to 16 query
-// heads that read it; the last block of a head to be done joins the parts.
+// One token of each sequence: rotates q and k, appends k and v, attends over
+// the keys. A block takes one part of the keys of one KV head, for up to 16
+// query heads that read it; the block of a head that ends last joins the parts.
 //
 // The token's own key and value never come back through the cache: the block of
-// part 0 holds them in shared memory and adds them to its sums, whoever appends.
+// part 0 holds them in shared memory and adds them to its sums itself.
 #pragma once
 
 #include "attention_decode_loop.cuh"
 
-// Rows are query heads of a KV head, kRows at a time. Grid: kMost parts,
-// kv_heads * kPasses, tokens. A part's scratch: float[kRows][dim] sums, then
-// float[kRows][4] with the maximum and the sum of weights.
+// Rows are query heads of a KV head, kRows at a time. Grid: kv_heads * kPasses,
+// tokens, kMost parts: parts that a short sequence lacks come last. A part's
+// scratch: float[kRows][dim] sums, then float[kRows][4] with the maximum and
+// the sum of weights.
 template <typename Heads, int kRows, int kMost>
 struct DecodeScratch {
   static constexpr int64_t kPart = kRows * (Heads::dim + 4);
@@ -53,7 +54,9 @@ __device__ __forceinline__ void JoinParts(float* scratch, int head, int parts,
 #pragma unroll
     for (int i = 0; i < CeilDiv(kMost, 32); ++i) {
       const int part = lane + 32 * i;
-      if (part < parts) weights[part * kRows + row] = __fdividef(mine[i].x, sum);
+      if (part < parts) {
+        weights[part * kRows + row] = __fdividef(mine[i].x, sum);
+      }
     }
   }
   __syncthreads();
@@ -97,9 +100,9 @@ __global__ void __launch_bounds__(kDecodeThreads)
 
   const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
   const int g = lane / 4, c = lane % 4;
-  const int kv = blockIdx.y / kPasses;
-  const int member = blockIdx.y % kPasses * kRows;  // of row 0
-  const int t = blockIdx.z, part_index = blockIdx.x;
+  const int kv = blockIdx.x / kPasses;
+  const int member = blockIdx.x % kPasses * kRows;  // of row 0
+  const int t = blockIdx.y, part_index = blockIdx.z;
 
   GridDone();
   GridWait();
@@ -218,7 +221,7 @@ __global__ void __launch_bounds__(kDecodeThreads)
   __syncthreads();
 
   // The warps' sums become the block's: the answer, or one of several parts.
-  const int head = t * gridDim.y + blockIdx.y;
+  const int head = t * gridDim.x + blockIdx.x;
   float* mine_out = Scratch::Part(scratch, head, part_index);
   constexpr int kQuads = kDim / 4;
   for (int i = tid; i < kRows * kQuads; i += kDecodeThreads) {

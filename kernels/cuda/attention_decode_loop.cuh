@@ -3,8 +3,8 @@
 // Fragments come straight from the cache, 16 bytes a lane, because the order of
 // a contraction is free as long as both operands agree. With g = lane / 4 and
 // c = lane % 4, of 32 tokens:
-//   S = Q . K^T: lane (g, c) holds elements d0 + 8c .. + 7 of Q's row g and of a
-//     key, for two mma. Column n of tile j is token 8 (n / 2) + 2j + n % 2, so
+//   S = Q . K^T: lane (g, c) holds elements d0 + 8c .. + 7 of Q's row g and of
+//     a key, for two mma. Column n of tile j is token 8 (n / 2) + 2j + n % 2:
 //   P, as S comes out, holds tokens 8c + 2j, + 1 of row g in tile j: tokens
 //     8c .. 8c + 7 of the four tiles. As P^T that is just what
 //   O^T = V^T . P^T takes beside 16 bytes of a row of V^T.
@@ -43,7 +43,7 @@ __device__ __forceinline__ DecodePart DecodePartOf(int position, int part) {
   return p;
 }
 
-// The online softmax of a warp: rows (query heads) g and, when kRows > 8, g + 8.
+// The online softmax of a warp: rows (query heads) g and, if kRows > 8, g + 8.
 template <typename T, int kDim, int kRows>
 struct DecodeState {
   static constexpr int kHalves = kRows > 8 ? 2 : 1;

@@ -40,8 +40,8 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// Four 8x8 matrices of 16-bit elements. Lane l gives the address of row l % 8 of
-// matrix l / 8 (16 bytes, aligned); r[i] is elements 2c, 2c + 1 of row g of
+// Four 8x8 matrices of 16-bit elements. Lane l gives the address of row l % 8
+// of matrix l / 8 (16 bytes, aligned); r[i] is elements 2c, 2c + 1 of row g of
 // matrix i, with g = lane / 4 and c = lane % 4.
 __device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4],
                                              uint32_t address) {

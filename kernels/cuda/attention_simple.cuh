@@ -44,8 +44,10 @@ struct SimpleAttention {
   }
 
   // Row r sees keys [max(begin, from[r]), min(end, to[r])) of the cache.
-  __device__ __forceinline__ void Run(C* state, const int* table, int kv, int begin, int end,
-                      const int (&from)[kRows], const int (&to)[kRows]) {
+  __device__ __forceinline__ void Run(C* state, const int* table, int kv,
+                                      int begin, int end,
+                                      const int (&from)[kRows],
+                                      const int (&to)[kRows]) {
     for (int first = begin; first < end; first += kSimpleKeys) {
       const int keys = min(kSimpleKeys, end - first);
       __syncthreads();  // q is there, and what was read is free
@@ -143,8 +145,8 @@ struct SimpleAttention {
   }
 };
 
-// One token of each sequence. Grid: group, kv_heads, tokens; the block of member
-// 0 appends, whether or not there is such a query head.
+// One token of each sequence. Grid: group, kv_heads, tokens; the block of
+// member 0 appends, whether or not there is such a query head.
 template <typename T, typename C, typename Heads, typename Keys,
           typename Rotary, typename Rows>
 __global__ void __launch_bounds__(kSimpleThreads)

@@ -132,8 +132,9 @@ struct TileAttention {
     const uint32_t k = shared + kKeyTile +
                        2 * ((lane / 16 * 8 + lane % 8) * kStride +
                             lane / 8 % 2 * 8);
-    const uint32_t q = shared + 2 * ((tid / 32 * kWarpRows + lane % 16) * kStride +
-                                     lane / 16 * 8);
+    const uint32_t q =
+        shared + 2 * ((tid / 32 * kWarpRows + lane % 16) * kStride +
+                      lane / 16 * 8);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
@@ -305,7 +306,7 @@ struct TileAttention {
       CopyWait();
       __syncthreads();  // k is there, and v is free
       CopyValues(key, block);
-      // Positions of the warp's first and last row, as far as there are queries.
+      // Positions of the warp's first and last row, where there are queries.
       const int row = FreshThreadIndex() / 32 * kWarpRows;
       const int from = position + row / kPack;
       const int to = min(high, position + (row + kWarpRows - 1) / kPack);
