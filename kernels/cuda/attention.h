@@ -57,7 +57,8 @@ KernelSpec SpecializeAppend(const AttentionShape& shape,
 // Outputs: out.
 KernelSpec SpecializeTileAttention(const AttentionShape& shape,
                                    const GpuTarget& target);
-// Tokens of a tile that SpecializeTileAttention's kernel takes for the shape.
+// Most tokens of a tile that SpecializeTileAttention's kernel takes; for the
+// same shape as there. The same for all windows and strides of a model.
 int64_t AttentionTileTokens(const AttentionShape& shape,
                             const GpuTarget& target);
 
