@@ -223,7 +223,8 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   CompileResult result;
   result.family = model.family;
   result.dtype = std::string(StorageName(pipeline.storage));
-  DS_ASSIGN_OR_RETURN(const StepCeilings ceilings, ChooseCeilings(o, model, targets));
+  DS_ASSIGN_OR_RETURN(const StepCeilings ceilings,
+                      ChooseCeilings(o, model, targets));
   DS_ASSIGN_OR_RETURN(Graph imported, ImportGraph(model));
   DS_ASSIGN_OR_RETURN(const CompiledGraphs graphs,
                       RunPipeline(std::move(imported), pipeline));
@@ -257,8 +258,8 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   GpuPlans gpu;
   contents.cpu = HasCpu(targets);
   if (HasGpu(targets)) {
-    DS_ASSIGN_OR_RETURN(gpu, CompileForGpus(o, *checkpoint, ranks, ceilings,
-                                            targets, threads));
+    DS_ASSIGN_OR_RETURN(
+        gpu, CompileForGpus(o, *checkpoint, ranks, ceilings, targets, threads));
     contents.gpu = &gpu;
   }
 

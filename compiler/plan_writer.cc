@@ -275,8 +275,8 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
                      : contents.gpu->targets[0].ranks[r].ArenaBytes());
   }
   if (contents.gpu != nullptr) {
-    DS_RETURN_IF_ERROR(AddSmallFile(*folder, "kernels.bin",
-                                    contents.gpu->kernels, &files));
+    DS_RETURN_IF_ERROR(
+        AddSmallFile(*folder, "kernels.bin", contents.gpu->kernels, &files));
   }
   DS_RETURN_IF_ERROR(
       AddSmallFile(*folder, "report.json",

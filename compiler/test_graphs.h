@@ -32,7 +32,8 @@ inline std::vector<Graph> GoldenGraphs(absl::string_view name, int tp,
   return SlicedGraphs(**OpenCheckpoint(GoldenCasePath(name)), tp, dtype);
 }
 
-// Of LlamaConfig: 6 heads of 10 over 2 keys, hidden 12, inner 20, vocabulary 131.
+// Of LlamaConfig: 6 heads of 10 over 2 keys, hidden 12, inner 20, vocabulary
+// 131.
 inline std::vector<Graph> TinyLlamaGraphs(int tp, absl::string_view dtype) {
   const TempFolder folder;
   return SlicedGraphs(

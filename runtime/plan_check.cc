@@ -114,9 +114,9 @@ absl::Status CheckSynthetic(const fb::Weight& w) {
         !in(p.rows_begin(), 0, kMaxExtent) ||
         !in(p.cols_begin(), 0, kMaxExtent)) {
       return Senseless("pieces[", i, "]: ", p.rows(), " rows from ",
-                       p.first_row(), " by ", p.row_step(), ", of the source's ",
-                       p.rows_begin(), " and ", p.cols_begin(),
-                       " on: one is out of range");
+                       p.first_row(), " by ", p.row_step(),
+                       ", of the source's ", p.rows_begin(), " and ",
+                       p.cols_begin(), " on: one is out of range");
     }
     covered += p.rows();
     if (covered > rows) break;
@@ -163,8 +163,10 @@ absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
   if (w.origin() == fb::WeightOrigin::Synthetic) {
     DS_RETURN_IF_ERROR(CheckSynthetic(w));
     if (w.offset() < file_bytes) {
-      return Senseless("offset: ", w.offset(), "; what is made up comes after "
-                       "the file's ", file_bytes, " bytes");
+      return Senseless("offset: ", w.offset(),
+                       "; what is made up comes after "
+                       "the file's ",
+                       file_bytes, " bytes");
     }
     return CheckBlob(index, "offset", w.offset(), w.bytes(), kMostMemory,
                      blobs);

@@ -40,7 +40,8 @@ absl::Status CheckGrid(const ProgramView& view,
                        const flatbuffers::Vector<const fb::GridDim*>& grid) {
   const int64_t num_dims = view.program.dims()->size();
   if (grid.size() != 3 || !IsAligned(&grid)) {
-    return Senseless("grid: ", grid.size(), " axes, or unaligned; 3 are "
+    return Senseless("grid: ", grid.size(),
+                     " axes, or unaligned; 3 are "
                      "allowed");
   }
   for (uint32_t i = 0; i < 3; ++i) {
@@ -91,9 +92,8 @@ bool HoldsRowsOf(const ProgramView& view, const fb::Buffer& holder,
                    &wanted = *b.extents()->Get(0);
   if (rows.dim() >= 0) return rows.dim() == wanted.dim();
   return rows.size() >=
-         (wanted.dim() < 0
-              ? wanted.size()
-              : view.program.dims()->Get(wanted.dim())->maximum());
+         (wanted.dim() < 0 ? wanted.size()
+                           : view.program.dims()->Get(wanted.dim())->maximum());
 }
 
 // A float type that a matrix product takes.
@@ -212,10 +212,11 @@ absl::Status CheckLaunch(const ProgramView& view, const fb::LaunchStep& s) {
 absl::Status CheckGemm(const ProgramView& view, const fb::GemmStep& s) {
   const auto& buffers = *view.program.buffers();
   const fb::Weight& w = *view.plan.weights()->Get(s.weight());
-  const std::string shapes = absl::StrCat(
-      "gemm: ", BufferText(view, s.a()), " to ", BufferText(view, s.output()));
+  const std::string shapes = absl::StrCat("gemm: ", BufferText(view, s.a()),
+                                          " to ", BufferText(view, s.output()));
   if (w.shape()->size() != 2 || w.shape()->Get(0) < 1 ||
-      w.shape()->Get(1) < 1 || IsQuantized(static_cast<Encoding>(w.encoding()))) {
+      w.shape()->Get(1) < 1 ||
+      IsQuantized(static_cast<Encoding>(w.encoding()))) {
     return Senseless(shapes, ": weight ", s.weight(),
                      ": not two dims of f32, f16 or bf16");
   }
@@ -224,7 +225,8 @@ absl::Status CheckGemm(const ProgramView& view, const fb::GemmStep& s) {
     const fb::Buffer& buffer = *buffers.Get(b);
     if (buffer.extents()->size() != 2 || buffer.extents()->Get(1)->dim() >= 0 ||
         !IsActivationType(buffer.dtype())) {
-      return Senseless(shapes, ": wanted f32, f16 or bf16 with two dims, the "
+      return Senseless(shapes,
+                       ": wanted f32, f16 or bf16 with two dims, the "
                        "second fixed");
     }
   }

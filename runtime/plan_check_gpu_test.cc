@@ -1,5 +1,5 @@
-// GPU targets that pass the FlatBuffers verifier and make no sense: one field of
-// a good plan is changed, and the error names it.
+// GPU targets that pass the FlatBuffers verifier and make no sense: one field
+// of a good plan is changed, and the error names it.
 #include <functional>
 
 #include "gtest/gtest.h"
@@ -55,8 +55,8 @@ const Case kCases[] = {
      "kernels[2]"},
     {"KernelWithoutEntry",
      [](auto& p) { Tiny::Target(p).kernels[1]->entry = ""; }, "kernels[1]"},
-    {"ServiceBeyondKernels",
-     [](auto& p) { Tiny::Target(p).service = {8}; }, "service: kernel 8 of 8"},
+    {"ServiceBeyondKernels", [](auto& p) { Tiny::Target(p).service = {8}; },
+     "service: kernel 8 of 8"},
     {"ServiceBelowZero", [](auto& p) { Tiny::Target(p).service = {-1}; },
      "service: kernel -1"},
     {"SyncWordsBelowZero", [](auto& p) { Tiny::Target(p).sync_words = -1; },
@@ -73,8 +73,7 @@ const Case kCases[] = {
     {"BucketTwice", [](auto& p) { Decode(p).bucket = 0; },
      "programs: two of bucket 0"},
     {"BucketBelowZero", [](auto& p) { Decode(p).bucket = -2; }, "bucket -2"},
-    {"BucketOtherThanTokens",
-     [](auto& p) { Decode(p).dims[0]->maximum = 3; },
+    {"BucketOtherThanTokens", [](auto& p) { Decode(p).dims[0]->maximum = 3; },
      "dims: T: maximum 3 in a program of bucket 2"},
     {"BucketOtherThanRows", [](auto& p) { Decode(p).dims[1]->maximum = 1; },
      "dims: R: maximum 1 in a program of bucket 2"},
@@ -238,8 +237,8 @@ const Case kCases[] = {
     {"GemmResidualTooNarrow",
      [](auto& p) { Gemm(p, Tiny::kHead).residual = Index(p, "final"); },
      "residual f32[R, 20]"},
-    {"GemmResidualUnknown",
-     [](auto& p) { Gemm(p, Tiny::kHead).residual = -2; }, "reads buffer -2"},
+    {"GemmResidualUnknown", [](auto& p) { Gemm(p, Tiny::kHead).residual = -2; },
+     "reads buffer -2"},
     {"GemmOutputTooLow",
      [](auto& p) {
        Buffer(p, "logits_part").extents[0] = fb::Extent(15, -1);
@@ -270,9 +269,7 @@ const Case kCases[] = {
      [](auto& p) { Collective(p, Tiny::kBroadcast).columns = 2; },
      "i32[R] to i32[R] of 2 columns: all three must agree"},
     {"BroadcastIntoAnInput",
-     [](auto& p) {
-       Collective(p, Tiny::kBroadcast).output = Index(p, "ids");
-     },
+     [](auto& p) { Collective(p, Tiny::kBroadcast).output = Index(p, "ids"); },
      "output: an input of the program"},
 
     // ---- lives
@@ -300,9 +297,7 @@ const Case kCases[] = {
      },
      "writes buffers[16] (logits_part) over buffers[15] (final)"},
     {"OtherTypeInAnOperandsPlace",
-     [](auto& p) {
-       Buffer(p, "logits").slot = Buffer(p, "gathered").slot;
-     },
+     [](auto& p) { Buffer(p, "logits").slot = Buffer(p, "gathered").slot; },
      "writes buffers[18] (logits) over buffers[17] (gathered)"},
     {"ScratchOverAnOperand",
      [](auto& p) {

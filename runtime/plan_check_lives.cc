@@ -32,9 +32,9 @@ class Lives {
     for (const int32_t b : *program_.outputs()) last_use_[b] = end;
     for (const int32_t b : *program_.inputs()) written_[b] = true;
     for (int64_t i = 0; i < end; ++i) {
-      DS_RETURN_IF_ERROR(Annotate(
-          Step(i), "steps[", i, "] (", Quoted(program_.steps()->Get(i)->name()),
-          ")"));
+      DS_RETURN_IF_ERROR(Annotate(Step(i), "steps[", i, "] (",
+                                  Quoted(program_.steps()->Get(i)->name()),
+                                  ")"));
     }
     for (const int32_t b : *program_.outputs()) {
       if (!written_[b]) return Senseless("outputs: no step writes ", Name(b));
@@ -88,10 +88,10 @@ class Lives {
     if (held == b) return absl::OkStatus();
     if (held >= 0 && last_use_[held] >= i) {
       const fb::Buffer& old = *program_.buffers()->Get(held);
-      const bool replaced = last_use_[held] == i && !scratch_[held] &&
-                            absl::c_linear_search(steps_[i].replaceable, held) &&
-                            old.dtype() == buffer.dtype() &&
-                            SameExtents(old, buffer);
+      const bool replaced =
+          last_use_[held] == i && !scratch_[held] &&
+          absl::c_linear_search(steps_[i].replaceable, held) &&
+          old.dtype() == buffer.dtype() && SameExtents(old, buffer);
       if (!replaced) {
         return Senseless("writes ", Name(b), " over ", Name(held), " in slots[",
                          buffer.slot(), "], which is still needed");

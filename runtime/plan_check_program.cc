@@ -100,14 +100,11 @@ struct StepInput {
   absl::string_view name, shape;
   bool gpu_only = false;
 };
-constexpr StepInput kStepInputs[] = {{"ids", "i32[T]"},
-                                     {"positions", "i32[T]"},
-                                     {"slots", "i32[T]"},
-                                     {"blocks", "i32[S, B]"},
-                                     {"rows", "i32[R]"},
-                                     {"tiles", "i32[Q, 4]", true},
-                                     {"sampled", "i32[R]", true},
-                                     {"samplers", "u32[R, 8]", true}};
+constexpr StepInput kStepInputs[] = {
+    {"ids", "i32[T]"},           {"positions", "i32[T]"},
+    {"slots", "i32[T]"},         {"blocks", "i32[S, B]"},
+    {"rows", "i32[R]"},          {"tiles", "i32[Q, 4]", true},
+    {"sampled", "i32[R]", true}, {"samplers", "u32[R, 8]", true}};
 
 absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
   const absl::string_view name =
@@ -118,10 +115,10 @@ absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
     if (input.shape == shape) return absl::OkStatus();
     return Senseless("inputs: ", name, ": ", shape, "; wanted ", input.shape);
   }
-  return Senseless("inputs: ", absl::CHexEscape(name),
-                   ": no input of a step; ids, positions, slots, blocks",
-                   view.cpu ? " and rows are"
-                            : ", rows, tiles, sampled and samplers are");
+  return Senseless(
+      "inputs: ", absl::CHexEscape(name),
+      ": no input of a step; ids, positions, slots, blocks",
+      view.cpu ? " and rows are" : ", rows, tiles, sampled and samplers are");
 }
 
 absl::Status CheckInputs(const ProgramView& view) {

@@ -129,8 +129,8 @@ std::string Text(const json::Value& v, absl::string_view key) {
 
 // The slots, steps and collectives of the CPU's program.
 void AppendCpuProgram(const json::Value& v, std::string* out) {
-  absl::StrAppendFormat(out, "  %4s %12s %12s  %s\n", "slot", "offset",
-                        "bytes", "formula");
+  absl::StrAppendFormat(out, "  %4s %12s %12s  %s\n", "slot", "offset", "bytes",
+                        "formula");
   for (const json::Value& s : v.Find("memory")->Find("slots")->items()) {
     absl::StrAppendFormat(out, "  %4s %12s %12s  %s\n", Text(s, "slot"),
                           Text(s, "offset"), Text(s, "bytes"),
@@ -277,8 +277,7 @@ std::string InspectText(const json::Value& v) {
   const json::Value& memory = *v.Find("memory");
   const bool cpu = memory.Find("slots") != nullptr;
   absl::StrAppendFormat(
-      &out,
-      "\nmemory: weights %s, %scache %s bytes per block of %s tokens\n",
+      &out, "\nmemory: weights %s, %scache %s bytes per block of %s tokens\n",
       Text(memory, "weights_bytes"),
       cpu ? absl::StrFormat("arena %s (at %s), ", Text(memory, "arena_bytes"),
                             Text(memory, "dims"))

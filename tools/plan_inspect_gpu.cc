@@ -41,10 +41,10 @@ std::string OperandText(const fb::Plan& plan, const fb::Program& program,
 std::string GridText(const fb::GridDim& g, const fb::Program& program) {
   if (g.dim() < 0) return absl::StrCat(g.times());
   const std::string dim = program.dims()->Get(g.dim())->name()->str();
-  return absl::StrCat(
-      g.times() == 1 ? "" : absl::StrCat(g.times(), " * "),
-      g.per_block() == 1 ? dim
-                         : absl::StrCat("ceil(", dim, " / ", g.per_block(), ")"));
+  return absl::StrCat(g.times() == 1 ? "" : absl::StrCat(g.times(), " * "),
+                      g.per_block() == 1 ? dim
+                                         : absl::StrCat("ceil(", dim, " / ",
+                                                        g.per_block(), ")"));
 }
 
 absl::string_view CollectiveName(fb::CollectiveKind kind) {
@@ -93,8 +93,9 @@ Value StepJson(const fb::Plan& plan, const fb::Target& target,
   } else if (const fb::GemmStep* g = step.gemm()) {
     v.Set("kind", "gemm");
     v.Set("op", "gemm");
-    reads = {Name(program, g->a()),
-             absl::StrCat("@", plan.weights()->Get(g->weight())->name()->str())};
+    reads = {
+        Name(program, g->a()),
+        absl::StrCat("@", plan.weights()->Get(g->weight())->name()->str())};
     if (g->residual() >= 0) {
       reads.push_back(absl::StrCat("residual=", Name(program, g->residual())));
     }
@@ -195,18 +196,18 @@ std::string GpuTargetText(const Value& v) {
   }
   for (const Value& p : v.Find("programs")->items()) {
     const Value& memory = *p.Find("memory");
-    absl::StrAppendFormat(
-        &out, "\nprogram %s of %s (bucket %s): arena %s (at %s)\n",
-        Text(p, "name"), Text(v, "target"), Text(p, "bucket"),
-        Text(memory, "arena_bytes"), Text(memory, "dims"));
+    absl::StrAppendFormat(&out,
+                          "\nprogram %s of %s (bucket %s): arena %s (at %s)\n",
+                          Text(p, "name"), Text(v, "target"), Text(p, "bucket"),
+                          Text(memory, "arena_bytes"), Text(memory, "dims"));
     for (const Value& s : p.Find("steps")->items()) {
       absl::StrAppendFormat(&out, "  %4s  %%%s = %s(%s) : %s in slot %s",
                             Text(s, "step"), Text(s, "name"), Text(s, "op"),
                             Text(s, "reads"), Text(s, "type"), Text(s, "slot"));
       if (s.Find("grid") != nullptr) {
-        absl::StrAppendFormat(&out, " grid(%s) block(%s)%s", Text(s, "grid"),
-                              Text(s, "block"),
-                              Text(s, "programmatic") == "true" ? " early" : "");
+        absl::StrAppendFormat(
+            &out, " grid(%s) block(%s)%s", Text(s, "grid"), Text(s, "block"),
+            Text(s, "programmatic") == "true" ? " early" : "");
       }
       absl::StrAppend(&out, "\n");
     }

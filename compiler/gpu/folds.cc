@@ -46,8 +46,8 @@ void Folds::FoldEpilogues(const Graph& graph) {
     // The residual is added after the activation, not before.
     if (n->operands[operand::Linear::residual].present()) continue;
     const Node* user = OnlyUser(n.get());
-    if (user == nullptr || (user->op != OpKind::kActivation &&
-                            user->op != OpKind::kGatedAct)) {
+    if (user == nullptr ||
+        (user->op != OpKind::kActivation && user->op != OpKind::kGatedAct)) {
       continue;
     }
     folded_.insert(user);
@@ -66,9 +66,8 @@ bool Folds::TakesIn(const Node* n, const Node* user) const {
   // One norm and one gather in a row at most.
   if (IsNorm(n) ? !IsGather(user) : !IsNorm(user)) return false;
   const auto& next = users_.at(user->result);
-  return std::all_of(next.begin(), next.end(), [](const Node* u) {
-    return u->op == OpKind::kLinear;
-  });
+  return std::all_of(next.begin(), next.end(),
+                     [](const Node* u) { return u->op == OpKind::kLinear; });
 }
 
 void Folds::FoldInputs(const Graph& graph) {
@@ -100,8 +99,7 @@ void Folds::FoldGathers(const Graph& graph) {
   for (const auto& n : graph.nodes()) {
     const Node* user = OnlyUser(n.get());
     if (user == nullptr || folded_.contains(n.get())) continue;
-    if (IsGather(n.get()) && IsNorm(user) &&
-        folds_[user].gather == nullptr) {
+    if (IsGather(n.get()) && IsNorm(user) && folds_[user].gather == nullptr) {
       folded_.insert(n.get());
       folds_[user].gather = n.get();
       folds_[user].x = n->in(0);

@@ -15,9 +15,9 @@ namespace deepslice {
 
 // What a linear or a norm does besides its own work.
 struct Fold {
-  const Value* x = nullptr;       // what it reads, before `gather` and `norm`
-  const Value* y = nullptr;       // what it makes, after `epilogue`
-  const Node* norm = nullptr;     // linears only
+  const Value* x = nullptr;    // what it reads, before `gather` and `norm`
+  const Value* y = nullptr;    // what it makes, after `epilogue`
+  const Node* norm = nullptr;  // linears only
   const Node* gather = nullptr;
   const Node* epilogue = nullptr;  // linears only: Activation or GatedAct
 };

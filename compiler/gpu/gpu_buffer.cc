@@ -6,13 +6,13 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-Offset<fb::Step> BuildLaunch(FlatBufferBuilder& b, const GpuStep& s) {
+Offset<fb::Step> BuildLaunch(FlatBufferBuilder& b, const LoweredStep& s) {
   std::vector<fb::OperandRef> operands;
-  for (const GpuOperand& o : s.operands) {
+  for (const LoweredOperand& o : s.operands) {
     operands.emplace_back(static_cast<fb::OperandKind>(o.kind), o.index);
   }
   std::vector<fb::GridDim> grid;
-  for (const GpuGrid& g : s.grid) {
+  for (const LoweredGrid& g : s.grid) {
     grid.emplace_back(g.times, g.per_block, g.dim);
   }
   const auto name = b.CreateString(s.name);
@@ -31,11 +31,11 @@ Offset<fb::Step> BuildLaunch(FlatBufferBuilder& b, const GpuStep& s) {
   return step.Finish();
 }
 
-Offset<fb::Step> BuildStep(FlatBufferBuilder& b, const GpuStep& s) {
+Offset<fb::Step> BuildStep(FlatBufferBuilder& b, const LoweredStep& s) {
   switch (s.kind) {
-    case GpuStep::Kind::kLaunch:
+    case LoweredStep::Kind::kLaunch:
       return BuildLaunch(b, s);
-    case GpuStep::Kind::kGemm: {
+    case LoweredStep::Kind::kGemm: {
       const auto name = b.CreateString(s.name);
       const auto gemm =
           fb::CreateGemmStep(b, s.a, s.weight, s.residual, s.outputs[0]);
@@ -46,7 +46,7 @@ Offset<fb::Step> BuildStep(FlatBufferBuilder& b, const GpuStep& s) {
       step.add_gemm(gemm);
       return step.Finish();
     }
-    case GpuStep::Kind::kCollective: {
+    case LoweredStep::Kind::kCollective: {
       const auto name = b.CreateString(s.name);
       const auto collective = fb::CreateCollectiveStep(
           b, s.sequence, static_cast<fb::CollectiveKind>(s.collective),
@@ -63,7 +63,8 @@ Offset<fb::Step> BuildStep(FlatBufferBuilder& b, const GpuStep& s) {
   return 0;
 }
 
-Offset<fb::Program> BuildProgram(FlatBufferBuilder& b, const GpuProgram& p) {
+Offset<fb::Program> BuildProgram(FlatBufferBuilder& b,
+                                 const LoweredProgram& p) {
   std::vector<Offset<fb::NamedDim>> dims;
   for (const ScheduledDim& d : p.dims) {
     dims.push_back(fb::CreateNamedDim(b, b.CreateString(d.name), d.maximum));
@@ -74,9 +75,9 @@ Offset<fb::Program> BuildProgram(FlatBufferBuilder& b, const GpuProgram& p) {
                               : fb::CreateSlot(b, 0, s.dim, s.bytes_per_unit));
   }
   std::vector<Offset<fb::Buffer>> buffers;
-  for (const GpuBuffer& buffer : p.buffers) {
+  for (const LoweredBuffer& buffer : p.buffers) {
     std::vector<fb::Extent> extents;
-    for (const GpuExtent& e : buffer.extents) {
+    for (const LoweredExtent& e : buffer.extents) {
       extents.emplace_back(e.dim < 0 ? e.size : 0, e.dim);
     }
     const auto name = b.CreateString(buffer.name);
@@ -86,7 +87,7 @@ Offset<fb::Program> BuildProgram(FlatBufferBuilder& b, const GpuProgram& p) {
                                        extent_vector, buffer.slot));
   }
   std::vector<Offset<fb::Step>> steps;
-  for (const GpuStep& s : p.steps) steps.push_back(BuildStep(b, s));
+  for (const LoweredStep& s : p.steps) steps.push_back(BuildStep(b, s));
   const auto name = b.CreateString(p.name);
   const auto dim_vector = b.CreateVector(dims);
   const auto slot_vector = b.CreateVector(slots);
@@ -106,7 +107,7 @@ Offset<fb::Target> BuildGpuTarget(FlatBufferBuilder& b,
                                   const GpuTargetPlan& plan, int rank) {
   const GpuPrograms& programs = plan.ranks[rank];
   std::vector<Offset<fb::Program>> program_offsets;
-  for (const GpuProgram& p : programs.programs) {
+  for (const LoweredProgram& p : programs.programs) {
     program_offsets.push_back(BuildProgram(b, p));
   }
   std::vector<Offset<fb::Kernel>> kernels;

@@ -26,8 +26,8 @@ absl::StatusOr<GpuPlans> LowerForTargets(
     GpuTargetPlan plan;
     plan.target = target;
     for (size_t r = 0; r < ranks.size(); ++r) {
-      const RankPlace place{static_cast<int>(r),
-                            static_cast<int>(ranks.size())};
+      const PlaceInSet place{static_cast<int>(r),
+                             static_cast<int>(ranks.size())};
       absl::StatusOr<GpuPrograms> programs =
           LowerForGpu(*ranks[r], ceilings, place, target.gpu);
       if (!programs.ok()) return Annotate(programs.status(), "rank ", r);
@@ -41,11 +41,11 @@ absl::StatusOr<GpuPlans> LowerForTargets(
 absl::Status CheckGpuCollectives(const GpuPlans& plans) {
   for (const GpuTargetPlan& t : plans.targets) {
     for (size_t p = 0; p < t.ranks[0].programs.size(); ++p) {
-      const GpuProgram& first = t.ranks[0].programs[p];
-      const std::vector<std::string> wanted = GpuCollectiveLines(first);
+      const LoweredProgram& first = t.ranks[0].programs[p];
+      const std::vector<std::string> wanted = CollectiveLines(first);
       for (size_t r = 1; r < t.ranks.size(); ++r) {
         const std::vector<std::string> found =
-            GpuCollectiveLines(t.ranks[r].programs[p]);
+            CollectiveLines(t.ranks[r].programs[p]);
         for (size_t i = 0; i < std::max(wanted.size(), found.size()); ++i) {
           const std::string a = i < wanted.size() ? wanted[i] : "none";
           const std::string b = i < found.size() ? found[i] : "none";
@@ -79,7 +79,7 @@ absl::Status CompileKernels(KernelCompiler& compiler, GpuPlans* plans) {
     return std::make_pair(same.back(), xxh3);
   };
   for (GpuTargetPlan& t : plans->targets) {
-    KernelTable all;
+    SpecTable all;
     std::vector<std::vector<int>> of_rank;
     for (const GpuPrograms& programs : t.ranks) {
       std::vector<int>& indexes = of_rank.emplace_back();
@@ -120,7 +120,8 @@ absl::Status CheckDeviceMemory(const GpuPlans& plans,
       if (all <= t.target.device_memory) continue;
       return absl::FailedPreconditionError(absl::StrFormat(
           "target %s: rank %d needs %.2f GB (weights %.2f, arena %.2f, cache "
-          "%.2f), the card that --target names has %.2f; use more ranks (--tp), "
+          "%.2f), the card that --target names has %.2f; use more ranks "
+          "(--tp), "
           "a smaller --max-batch, --max-seq-len or --max-step-tokens",
           t.target.name, r, all / 1e9, weights / 1e9, arena / 1e9, cache / 1e9,
           t.target.device_memory / 1e9));
@@ -140,13 +141,13 @@ absl::Status DumpGpuPrograms(const GpuPlans& plans,
     const std::string to =
         ranks.size() == 1 ? folder : JoinPath(folder, absl::StrCat("rank", r));
     for (const GpuTargetPlan& t : plans.targets) {
-      for (const GpuProgram& p : t.ranks[r].programs) {
+      for (const LoweredProgram& p : t.ranks[r].programs) {
         const std::string name =
             absl::StrCat("90.lower.", t.target.name, ".", p.name, ".txt");
         if (!absl::StrContains(name, filter)) continue;
         DS_RETURN_IF_ERROR(WriteFile(
             JoinPath(to, name),
-            PrintGpuProgram(p, t.ranks[r].kernels, weights, states)));
+            PrintLoweredProgram(p, t.ranks[r].kernels, weights, states)));
       }
     }
   }

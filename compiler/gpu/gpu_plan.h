@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "compiler/gpu/gpu_program.h"
+#include "compiler/gpu/lowered_program.h"
 #include "compiler/jit/jit.h"
 #include "compiler/schedule.h"
 #include "compiler/target.h"

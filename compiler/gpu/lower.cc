@@ -56,14 +56,14 @@ std::vector<int> GpuBuckets(int64_t max_batch) {
 
 absl::StatusOr<GpuPrograms> LowerForGpu(const Graph& graph,
                                         const StepCeilings& ceilings,
-                                        const RankPlace& place,
+                                        const PlaceInSet& place,
                                         const GpuTarget& target) {
   // Rows are an axis of grids that ends there.
   constexpr int64_t kMostTokens = 65535;
   if (ceilings.max_step_tokens > kMostTokens) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "--max-step-tokens %d: GPU targets take up to %d",
-        ceilings.max_step_tokens, kMostTokens));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("--max-step-tokens %d: GPU targets take up to %d",
+                        ceilings.max_step_tokens, kMostTokens));
   }
   ProgramRequest request;
   request.graph = &graph;
@@ -71,13 +71,13 @@ absl::StatusOr<GpuPrograms> LowerForGpu(const Graph& graph,
   request.place = place;
   request.target = &target;
   DS_ASSIGN_OR_RETURN(request.activations, ActivationType(graph));
-  KernelTable kernels;
+  SpecTable kernels;
   GpuPrograms out;
   std::vector<int> buckets = GpuBuckets(ceilings.max_batch);
   buckets.insert(buckets.begin(), 0);
   for (const int bucket : buckets) {
     request.bucket = bucket;
-    absl::StatusOr<GpuProgram> program = LowerProgram(request, &kernels);
+    absl::StatusOr<LoweredProgram> program = LowerProgram(request, &kernels);
     if (!program.ok()) {
       return Annotate(program.status(), "target ", target.name);
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/gpu/gpu_program.h"
+#include "compiler/gpu/lowered_program.h"
 #include "compiler/schedule.h"
 #include "ir/graph.h"
 #include "kernels/cuda/kernel_spec.h"
@@ -13,7 +13,7 @@
 namespace deepslice {
 
 // A rank of a set that splits every layer; rank 0 samples.
-struct RankPlace {
+struct PlaceInSet {
   int rank = 0;
   int world = 1;
 };
@@ -26,7 +26,7 @@ std::vector<int> GpuBuckets(int64_t max_batch);
 // graphs that no kernel serves, naming the node. A pure function.
 absl::StatusOr<GpuPrograms> LowerForGpu(const Graph& graph,
                                         const StepCeilings& ceilings,
-                                        const RankPlace& place,
+                                        const PlaceInSet& place,
                                         const GpuTarget& target);
 
 }  // namespace deepslice

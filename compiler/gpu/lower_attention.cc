@@ -42,8 +42,8 @@ AttentionShape ShapeOfAttention(const Node& n, const ProgramRequest& request) {
   // The tags of encodings that are no quantised ones are those of dtypes.
   s.cache = static_cast<DType>(n.state->encoding);
   s.block_tokens = request.ceilings.kv_block;
-  s.tokens = request.bucket > 0 ? request.bucket
-                                : request.ceilings.max_step_tokens;
+  s.tokens =
+      request.bucket > 0 ? request.bucket : request.ceilings.max_step_tokens;
   s.max_context = request.ceilings.max_seq_len;
   return s;
 }

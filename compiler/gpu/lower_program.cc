@@ -20,7 +20,7 @@
 namespace deepslice {
 namespace {
 
-using Ref = GpuOperand;
+using Ref = LoweredOperand;
 using Second = ElementwiseShape::Second;
 
 int64_t Columns(const Value* v) { return v->type.dims[1].size; }
@@ -29,7 +29,7 @@ DType StoredType(const Weight* w) { return static_cast<DType>(w->encoding); }
 
 class Lowering {
  public:
-  Lowering(const ProgramRequest& request, KernelTable* kernels)
+  Lowering(const ProgramRequest& request, SpecTable* kernels)
       : r_(request),
         graph_(*request.graph),
         fused_(request.bucket > 0 && request.bucket <= kMaxLinearTokens),
@@ -45,7 +45,7 @@ class Lowering {
     }
   }
 
-  absl::StatusOr<GpuProgram> Run() {
+  absl::StatusOr<LoweredProgram> Run() {
     DS_RETURN_IF_ERROR(CheckGraph());
     FindPlaces();
     AddInputs();
@@ -177,13 +177,14 @@ class Lowering {
 
   void AddInputs() {
     const auto dim = [&](const char* name) {
-      return GpuExtent{0, b_.DimIndex(name)};
+      return LoweredExtent{0, b_.DimIndex(name)};
     };
     for (const auto& p : graph_.params()) {
-      std::vector<GpuExtent> extents;
+      std::vector<LoweredExtent> extents;
       for (const Dim& d : p->type.dims) {
-        extents.push_back(d.is_symbol() ? GpuExtent{0, b_.DimIndex(d.symbol)}
-                                        : GpuExtent{d.size, -1});
+        extents.push_back(d.is_symbol()
+                              ? LoweredExtent{0, b_.DimIndex(d.symbol)}
+                              : LoweredExtent{d.size, -1});
       }
       buffers_[p.get()] = b_.AddInput(p->name, p->type.dtype, extents);
     }
@@ -217,7 +218,7 @@ class Lowering {
       case OpKind::kQkvAttention:
         return LowerAttention(n);
       case OpKind::kAllReduce:
-        b_.Collective(GpuStep::Collective::kAllReduce, n.result->name,
+        b_.Collective(LoweredStep::Collective::kAllReduce, n.result->name,
                       BufferOf(n.in(0)), BufferOf(n.result), Columns(n.result));
         return absl::OkStatus();
       case OpKind::kAllGather:
@@ -231,9 +232,9 @@ class Lowering {
                             .second = n.in(operand::Add::y),
                             .how = Second::kAdd});
       case OpKind::kMul:
-        return Elementwise(n.in(operand::Mul::x), n.result,
-                           {.second = n.in(operand::Mul::y),
-                            .how = Second::kMul});
+        return Elementwise(
+            n.in(operand::Mul::x), n.result,
+            {.second = n.in(operand::Mul::y), .how = Second::kMul});
       case OpKind::kActivation:
       case OpKind::kGatedAct:
         return Elementwise(n.in(0), n.result, {.epilogue = &n});
@@ -271,11 +272,10 @@ class Lowering {
     s.cols = Stride(buffer);
     s.count = CountOf(rows_like);
     s.max_rows = RowsOf(rows_like);
-    b_.Launch(
-        SpecializeEmbed(s, *r_.target), name,
-        {Input(s.count == CountDim::kRows ? "rows" : "positions"), Ref::None(),
-         Ref::None()},
-        buffer);
+    b_.Launch(SpecializeEmbed(s, *r_.target), name,
+              {Input(s.count == CountDim::kRows ? "rows" : "positions"),
+               Ref::None(), Ref::None()},
+              buffer);
   }
 
   absl::Status LowerNorm(const Node& n) {
@@ -338,10 +338,10 @@ class Lowering {
     }
     s.count = CountOf(y);
     s.max_rows = RowsOf(y);
-    b_.Launch(SpecializeElementwise(s, *r_.target), y->name,
-              {Ref::Buffer(x), Operand(e.second), Operand(e.bias),
-               Rows(e.gather)},
-              out, in_place);
+    b_.Launch(
+        SpecializeElementwise(s, *r_.target), y->name,
+        {Ref::Buffer(x), Operand(e.second), Operand(e.bias), Rows(e.gather)},
+        out, in_place);
     return absl::OkStatus();
   }
 
@@ -500,8 +500,7 @@ class Lowering {
     const Ref slots = param(A::slots, Q::slots);
     const Ref blocks = param(A::blocks, Q::blocks);
     const Ref state = Ref::State(states_.at(n.state));
-    const Ref freqs =
-        fused_row ? Operand(n.weight(Q::freqs)) : Ref::None();
+    const Ref freqs = fused_row ? Operand(n.weight(Q::freqs)) : Ref::None();
     if (r_.bucket > 0) {
       const DecodeAttention d = SpecializeDecodeAttention(s, *r_.target);
       const std::string name = absl::StrCat(n.result->name, ".scratch");
@@ -518,8 +517,7 @@ class Lowering {
       return absl::OkStatus();
     }
     const std::string name = absl::StrCat(n.result->name, ".rotated");
-    const int rotated =
-        BufferLike(n.result, name, s.heads * s.head_dim);
+    const int rotated = BufferLike(n.result, name, s.heads * s.head_dim);
     b_.Launch(SpecializeAppend(s, *r_.target), name,
               {Ref::Buffer(q), Ref::Buffer(k), Ref::Buffer(v), positions, slots,
                blocks, freqs, state},
@@ -549,8 +547,8 @@ class Lowering {
     const int64_t columns = s.world * s.part;
     const int gathered =
         b_.AddBuffer(name, s.type, {{s.max_rows, -1}, {columns, -1}});
-    b_.Collective(GpuStep::Collective::kAllGather, name, BufferOf(in), gathered,
-                  columns);
+    b_.Collective(LoweredStep::Collective::kAllGather, name, BufferOf(in),
+                  gathered, columns);
     b_.Launch(SpecializeUngather(s, *r_.target), n.result->name,
               {Ref::Buffer(gathered)}, BufferOf(n.result));
     return absl::OkStatus();
@@ -565,15 +563,15 @@ class Lowering {
       // Of each sequence one: see StepInfo::sampled_rows.
       s.max_rows = std::min(b_.DimMaximum("R"), b_.DimMaximum("S"));
       const int64_t sync_words = kSampleSyncWords * s.max_rows;
-      b_.Launch(SpecializeSample(s, *r_.target), "sampled",
-                {Ref::Buffer(logits), Ref::Buffer(samplers_),
-                 Ref::Buffer(b_.AddScratch("sampled.scratch",
-                                           SampleScratchBytes(s))),
-                 Ref::Sync(b_.AddSync(sync_words))},
-                sampled_, -1, sync_words);
+      b_.Launch(
+          SpecializeSample(s, *r_.target), "sampled",
+          {Ref::Buffer(logits), Ref::Buffer(samplers_),
+           Ref::Buffer(b_.AddScratch("sampled.scratch", SampleScratchBytes(s))),
+           Ref::Sync(b_.AddSync(sync_words))},
+          sampled_, -1, sync_words);
     }
     if (r_.place.world > 1) {
-      b_.Collective(GpuStep::Collective::kBroadcast, "sampled", sampled_,
+      b_.Collective(LoweredStep::Collective::kBroadcast, "sampled", sampled_,
                     sampled_, 1);
     }
   }
@@ -593,8 +591,8 @@ class Lowering {
 
 }  // namespace
 
-absl::StatusOr<GpuProgram> LowerProgram(const ProgramRequest& request,
-                                        KernelTable* kernels) {
+absl::StatusOr<LoweredProgram> LowerProgram(const ProgramRequest& request,
+                                            SpecTable* kernels) {
   return Lowering(request, kernels).Run();
 }
 

@@ -12,15 +12,15 @@ namespace deepslice {
 struct ProgramRequest {
   const Graph* graph = nullptr;
   StepCeilings ceilings;
-  RankPlace place;
+  PlaceInSet place;
   const GpuTarget* target = nullptr;
   DType activations = DType::kBF16;
   int bucket = 0;  // 0: the general program
 };
 
 // Kernels that the program launches are added to `kernels`.
-absl::StatusOr<GpuProgram> LowerProgram(const ProgramRequest& request,
-                                        KernelTable* kernels);
+absl::StatusOr<LoweredProgram> LowerProgram(const ProgramRequest& request,
+                                            SpecTable* kernels);
 
 }  // namespace deepslice
 

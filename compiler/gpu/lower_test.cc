@@ -14,7 +14,7 @@
 namespace deepslice {
 namespace {
 
-using Kind = GpuStep::Kind;
+using Kind = LoweredStep::Kind;
 
 GpuTarget Hopper() { return ParseTarget("sm_90a")->gpu; }
 
@@ -27,8 +27,8 @@ StepCeilings Ceilings(int64_t max_batch = 3) {
   return c;
 }
 
-const GpuProgram& Find(const GpuPrograms& all, absl::string_view name) {
-  for (const GpuProgram& p : all.programs) {
+const LoweredProgram& Find(const GpuPrograms& all, absl::string_view name) {
+  for (const LoweredProgram& p : all.programs) {
     if (p.name == name) return p;
   }
   ADD_FAILURE() << "no program " << name;
@@ -37,9 +37,9 @@ const GpuProgram& Find(const GpuPrograms& all, absl::string_view name) {
 
 // "gemm", the collective's kind, or the kernel's source file.
 std::vector<std::string> WhatRuns(const GpuPrograms& all,
-                                  const GpuProgram& program) {
+                                  const LoweredProgram& program) {
   std::vector<std::string> out;
-  for (const GpuStep& s : program.steps) {
+  for (const LoweredStep& s : program.steps) {
     if (s.kind == Kind::kGemm) {
       out.push_back("gemm");
     } else if (s.kind == Kind::kCollective) {
@@ -53,9 +53,9 @@ std::vector<std::string> WhatRuns(const GpuPrograms& all,
   return out;
 }
 
-std::vector<std::string> Names(const GpuProgram& program) {
+std::vector<std::string> Names(const LoweredProgram& program) {
   std::vector<std::string> out;
-  for (const GpuStep& s : program.steps) out.push_back(s.name);
+  for (const LoweredStep& s : program.steps) out.push_back(s.name);
   return out;
 }
 
@@ -65,8 +65,8 @@ int64_t Count(const std::vector<std::string>& list, absl::string_view part) {
   });
 }
 
-const GpuBuffer& Buffer(const GpuProgram& p, absl::string_view name) {
-  for (const GpuBuffer& b : p.buffers) {
+const LoweredBuffer& Buffer(const LoweredProgram& p, absl::string_view name) {
+  for (const LoweredBuffer& b : p.buffers) {
     if (b.name == name) return b;
   }
   ADD_FAILURE() << "no buffer " << name;
@@ -75,14 +75,14 @@ const GpuBuffer& Buffer(const GpuProgram& p, absl::string_view name) {
 
 // Two buffers in one slot are never needed at the same time; the only step that
 // two share is one whose result takes an operand's place element by element.
-void ExpectDistinctWhileAlive(const GpuProgram& p) {
+void ExpectDistinctWhileAlive(const LoweredProgram& p) {
   for (size_t a = 0; a < p.buffers.size(); ++a) {
     for (size_t b = 0; b < p.buffers.size(); ++b) {
-      const GpuBuffer &x = p.buffers[a], &y = p.buffers[b];
+      const LoweredBuffer &x = p.buffers[a], &y = p.buffers[b];
       if (a == b || x.slot < 0 || x.slot != y.slot) continue;
       if (x.last_step < y.first_step || y.last_step < x.first_step) continue;
-      const GpuBuffer& first = x.first_step < y.first_step ? x : y;
-      const GpuBuffer& second = &first == &x ? y : x;
+      const LoweredBuffer& first = x.first_step < y.first_step ? x : y;
+      const LoweredBuffer& second = &first == &x ? y : x;
       EXPECT_EQ(first.last_step, second.first_step)
           << p.name << ": " << first.name << " and " << second.name;
       EXPECT_EQ(first.dtype, second.dtype);
@@ -92,11 +92,11 @@ void ExpectDistinctWhileAlive(const GpuProgram& p) {
   }
 }
 
-void ExpectSyncApart(const GpuProgram& p) {
+void ExpectSyncApart(const LoweredProgram& p) {
   std::set<int64_t> words;
-  for (const GpuStep& s : p.steps) {
-    for (const GpuOperand& o : s.operands) {
-      if (o.kind != GpuOperand::Kind::kSync) continue;
+  for (const LoweredStep& s : p.steps) {
+    for (const LoweredOperand& o : s.operands) {
+      if (o.kind != LoweredOperand::Kind::kSync) continue;
       EXPECT_GT(s.sync_words, 0);
       for (int64_t w = o.index; w < o.index + s.sync_words; ++w) {
         EXPECT_TRUE(words.insert(w).second) << p.name << ": word " << w;
@@ -116,7 +116,7 @@ TEST(LowerForGpu, ADecodeStepFoldsNormsGathersAndActivations) {
   const std::vector<Graph> ranks = GoldenGraphs("llama-gqa-tied", 1, "bf16");
   DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
                           LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
-  const GpuProgram& p = Find(all, "decode_2");
+  const LoweredProgram& p = Find(all, "decode_2");
   std::vector<std::string> names = {"embed"};
   for (const char* layer : {"layers.0", "layers.1", "layers.2"}) {
     for (const char* step : {"qkv", "attn", "attn_residual", "act", "out"}) {
@@ -142,7 +142,7 @@ TEST(LowerForGpu, TheGeneralStepLeavesProductsToTheLibrary) {
   const std::vector<Graph> ranks = GoldenGraphs("gpt2", 1, "fp16");
   DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
                           LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
-  const GpuProgram& p = Find(all, "step");
+  const LoweredProgram& p = Find(all, "step");
   const std::vector<std::string> runs = WhatRuns(all, p);
   EXPECT_EQ(Count(runs, "gemm"), 3 * 4 + 1);
   EXPECT_EQ(Count(runs, "norm"), 3 * 2 + 1);
@@ -158,13 +158,12 @@ TEST(LowerForGpu, TheGeneralStepLeavesProductsToTheLibrary) {
 
 TEST(LowerForGpu, OnlyAStepAfterALaunchStartsEarly) {
   const std::vector<Graph> ranks = GoldenGraphs("llama-gqa-tied", 2, "bf16");
-  DS_ASSERT_OK_AND_ASSIGN(
-      const GpuPrograms all,
-      LowerForGpu(ranks[0], Ceilings(), {0, 2}, Hopper()));
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], Ceilings(), {0, 2}, Hopper()));
   bool some = false;
-  for (const GpuProgram& p : all.programs) {
+  for (const LoweredProgram& p : all.programs) {
     for (size_t i = 0; i < p.steps.size(); ++i) {
-      const GpuStep& s = p.steps[i];
+      const LoweredStep& s = p.steps[i];
       if (!s.programmatic) continue;
       some = true;
       ASSERT_GT(i, 0u);
@@ -180,7 +179,7 @@ TEST(LowerForGpu, BucketsBeyondTheLinearKernelsUseProducts) {
                           LowerForGpu(ranks[0], Ceilings(40), {}, Hopper()));
   ASSERT_EQ(all.programs.size(), 8u);
   EXPECT_EQ(Count(WhatRuns(all, Find(all, "decode_32")), "gemm"), 0);
-  const GpuProgram& p = Find(all, "decode_40");
+  const LoweredProgram& p = Find(all, "decode_40");
   EXPECT_GT(Count(WhatRuns(all, p), "gemm"), 0);
   EXPECT_EQ(Count(Names(p), ".rotated"), 0);  // still one attention step
   EXPECT_EQ(p.tile_tokens, 0);
@@ -191,10 +190,8 @@ TEST(LowerForGpu, ANormMayComeBeforeOrAfterTheGather) {
                               %n = rms_norm(%g, @s) {eps=1e-5})",
                            R"(%g = rms_norm(%h, @s) {eps=1e-5}
                               %n = gather_rows(%g, %rows))"}) {
-    DS_ASSERT_OK_AND_ASSIGN(
-        const Graph g,
-        ParseGraph(absl::StrCat(
-            R"(graph @m {
+    DS_ASSERT_OK_AND_ASSIGN(const Graph g, ParseGraph(absl::StrCat(
+                                               R"(graph @m {
                  param %ids : i32[T]
                  param %rows : i32[R]
                  weight @table : f32[131, 20] role(embed)
@@ -202,7 +199,7 @@ TEST(LowerForGpu, ANormMayComeBeforeOrAfterTheGather) {
                  weight @w : f32[131, 20] role(head)
                  %h = embed(%ids, @table) {begin=0}
             )",
-            body, R"(
+                                               body, R"(
                  %logits = linear(%n, @w)
                  return %logits
                })")));
@@ -243,16 +240,16 @@ TEST(LowerForGpu, RanksGatherPaddedPartsAndGetRankZerosIds) {
   GpuPlans plans;
   GpuTargetPlan target;
   for (int r = 0; r < 3; ++r) {
-    DS_ASSERT_OK_AND_ASSIGN(GpuPrograms all,
-                            LowerForGpu(ranks[r], Ceilings(), {r, 3}, Hopper()));
-    const GpuProgram& p = Find(all, "decode_3");
+    DS_ASSERT_OK_AND_ASSIGN(
+        GpuPrograms all, LowerForGpu(ranks[r], Ceilings(), {r, 3}, Hopper()));
+    const LoweredProgram& p = Find(all, "decode_3");
     // 131 rows over 3 ranks: 43, 44 and 44.
     EXPECT_EQ(Buffer(p, "logits.partial").extents,
-              std::vector<GpuExtent>({{3, -1}, {44, -1}}));
+              std::vector<LoweredExtent>({{3, -1}, {44, -1}}));
     EXPECT_EQ(Buffer(p, "logits.gathered").extents,
-              std::vector<GpuExtent>({{3, -1}, {132, -1}}));
+              std::vector<LoweredExtent>({{3, -1}, {132, -1}}));
     EXPECT_EQ(Buffer(p, "logits").extents,
-              std::vector<GpuExtent>({{0, 1}, {131, -1}}));
+              std::vector<LoweredExtent>({{0, 1}, {131, -1}}));
     const std::vector<std::string> runs = WhatRuns(all, p);
     EXPECT_EQ(runs.back(), "broadcast");
     EXPECT_EQ(Count(runs, "sample"), r == 0 ? 1 : 0);
@@ -269,12 +266,11 @@ TEST(LowerForGpu, RanksGatherPaddedPartsAndGetRankZerosIds) {
 TEST(LowerForGpu, ARankWithoutAShareOfTheMlpAddsZeros) {
   // 20 columns in grains of 16: the first of three ranks has none.
   const std::vector<Graph> ranks = TinyLlamaGraphs(3, "bf16");
-  DS_ASSERT_OK_AND_ASSIGN(
-      const GpuPrograms all,
-      LowerForGpu(ranks[0], Ceilings(), {0, 3}, Hopper()));
-  for (const GpuProgram& p : all.programs) {
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], Ceilings(), {0, 3}, Hopper()));
+  for (const LoweredProgram& p : all.programs) {
     int zeros = 0;
-    for (const GpuStep& s : p.steps) {
+    for (const LoweredStep& s : p.steps) {
       EXPECT_FALSE(absl::StrContains(s.name, ".act")) << s.name;
       if (s.name != "layers.1.mlp_out.partial") continue;
       ++zeros;
@@ -319,7 +315,7 @@ TEST_P(LowerModel, SlotsAndSyncWordsAreSharedByNobody) {
       EXPECT_TRUE(kernels.insert({k.source, k.entry}).second) << k.entry;
     }
     EXPECT_EQ(all.service.size() > 0, true);
-    for (const GpuProgram& p : all.programs) {
+    for (const LoweredProgram& p : all.programs) {
       ExpectDistinctWhileAlive(p);
       ExpectSyncApart(p);
       EXPECT_LE(p.sync_words, all.sync_words);

@@ -14,10 +14,10 @@ namespace {
 // them.
 constexpr int64_t kSyncLineWords = 32;
 
-ScheduledSlot SizeOf(const GpuBuffer& b) {
+ScheduledSlot SizeOf(const LoweredBuffer& b) {
   ScheduledSlot size;
   size.bytes_per_unit = DTypeSize(b.dtype);
-  for (const GpuExtent& e : b.extents) {
+  for (const LoweredExtent& e : b.extents) {
     if (e.dim >= 0) {
       size.dim = e.dim;
     } else {
@@ -29,7 +29,7 @@ ScheduledSlot SizeOf(const GpuBuffer& b) {
 
 }  // namespace
 
-int KernelTable::Add(const KernelSpec& spec) {
+int SpecTable::Add(const KernelSpec& spec) {
   const auto [found, added] =
       index_.emplace(std::make_pair(spec.source, spec.entry), specs_.size());
   if (added) specs_.push_back(spec);
@@ -38,7 +38,7 @@ int KernelTable::Add(const KernelSpec& spec) {
 
 ProgramBuilder::ProgramBuilder(std::string name, int bucket,
                                std::vector<ScheduledDim> dims,
-                               KernelTable* kernels)
+                               SpecTable* kernels)
     : kernels_(*kernels) {
   program_.name = std::move(name);
   program_.bucket = bucket;
@@ -58,15 +58,15 @@ int64_t ProgramBuilder::DimMaximum(absl::string_view name) const {
 }
 
 int ProgramBuilder::AddInput(absl::string_view name, DType dtype,
-                             std::vector<GpuExtent> extents) {
+                             std::vector<LoweredExtent> extents) {
   const int index = AddBuffer(name, dtype, std::move(extents));
   program_.inputs.push_back(index);
   return index;
 }
 
 int ProgramBuilder::AddBuffer(absl::string_view name, DType dtype,
-                              std::vector<GpuExtent> extents) {
-  GpuBuffer b;
+                              std::vector<LoweredExtent> extents) {
+  LoweredBuffer b;
   b.name = std::string(name);
   b.dtype = dtype;
   b.extents = std::move(extents);
@@ -76,8 +76,9 @@ int ProgramBuilder::AddBuffer(absl::string_view name, DType dtype,
 
 int ProgramBuilder::AddScratch(absl::string_view name, int64_t bytes) {
   // Two extents, since one has a ceiling that is low for bytes.
-  return AddBuffer(name, DType::kU8,
-                   {{CeilDiv(bytes, kSlotAlignment), -1}, {kSlotAlignment, -1}});
+  return AddBuffer(
+      name, DType::kU8,
+      {{CeilDiv(bytes, kSlotAlignment), -1}, {kSlotAlignment, -1}});
 }
 
 int ProgramBuilder::AddSync(int64_t words) {
@@ -86,9 +87,10 @@ int ProgramBuilder::AddSync(int64_t words) {
   return static_cast<int>(first);
 }
 
-GpuStep& ProgramBuilder::AddStep(GpuStep::Kind kind, absl::string_view name,
-                                 int output, int in_place) {
-  GpuStep step;
+LoweredStep& ProgramBuilder::AddStep(LoweredStep::Kind kind,
+                                     absl::string_view name, int output,
+                                     int in_place) {
+  LoweredStep step;
   step.kind = kind;
   step.name = std::string(name);
   step.layer = LayerOf(name);
@@ -99,15 +101,16 @@ GpuStep& ProgramBuilder::AddStep(GpuStep::Kind kind, absl::string_view name,
 }
 
 void ProgramBuilder::Launch(const KernelSpec& spec, absl::string_view name,
-                            std::vector<GpuOperand> operands, int output,
+                            std::vector<LoweredOperand> operands, int output,
                             int in_place, int64_t sync_words) {
   const int kernel = kernels_.Add(spec);
   // A step that follows another kernel of ours may start while that one drains;
   // others don't say when they may be overtaken.
   const bool after_launch =
       !program_.steps.empty() &&
-      program_.steps.back().kind == GpuStep::Kind::kLaunch;
-  GpuStep& step = AddStep(GpuStep::Kind::kLaunch, name, output, in_place);
+      program_.steps.back().kind == LoweredStep::Kind::kLaunch;
+  LoweredStep& step =
+      AddStep(LoweredStep::Kind::kLaunch, name, output, in_place);
   step.kernel = kernel;
   step.operands = std::move(operands);
   for (int i = 0; i < 3; ++i) {
@@ -135,20 +138,20 @@ void ProgramBuilder::Launch(const KernelSpec& spec, absl::string_view name,
 
 void ProgramBuilder::Gemm(absl::string_view name, int a, int weight,
                           int residual, int output) {
-  GpuStep& step = AddStep(GpuStep::Kind::kGemm, name, output, residual);
+  LoweredStep& step = AddStep(LoweredStep::Kind::kGemm, name, output, residual);
   step.a = a;
   step.weight = weight;
   step.residual = residual;
 }
 
-void ProgramBuilder::Collective(GpuStep::Collective kind,
+void ProgramBuilder::Collective(LoweredStep::Collective kind,
                                 absl::string_view name, int input, int output,
                                 int64_t columns) {
   int sequence = 0;
-  for (const GpuStep& s : program_.steps) {
-    if (s.kind == GpuStep::Kind::kCollective) sequence = s.sequence + 1;
+  for (const LoweredStep& s : program_.steps) {
+    if (s.kind == LoweredStep::Kind::kCollective) sequence = s.sequence + 1;
   }
-  GpuStep& step = AddStep(GpuStep::Kind::kCollective, name, output, -1);
+  LoweredStep& step = AddStep(LoweredStep::Kind::kCollective, name, output, -1);
   step.collective = kind;
   step.sequence = sequence;
   step.dtype = program_.buffers[input].dtype;
@@ -156,7 +159,7 @@ void ProgramBuilder::Collective(GpuStep::Collective kind,
   step.columns = columns;
 }
 
-GpuProgram ProgramBuilder::Finish(std::vector<int> outputs) && {
+LoweredProgram ProgramBuilder::Finish(std::vector<int> outputs) && {
   program_.outputs = std::move(outputs);
   FindLives();
   DropUnusedInputs();
@@ -166,7 +169,7 @@ GpuProgram ProgramBuilder::Finish(std::vector<int> outputs) && {
 
 void ProgramBuilder::FindLives() {
   const auto use = [&](int buffer, int step) {
-    GpuBuffer& b = program_.buffers[buffer];
+    LoweredBuffer& b = program_.buffers[buffer];
     if (b.first_step < 0) b.first_step = step;
     b.last_step = std::max(b.last_step, step);
   };
@@ -180,7 +183,7 @@ void ProgramBuilder::FindLives() {
 
 void ProgramBuilder::DropUnusedInputs() {
   std::vector<int> place(program_.buffers.size(), -1);
-  std::vector<GpuBuffer> kept;
+  std::vector<LoweredBuffer> kept;
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     if (program_.buffers[i].first_step < 0) continue;
     place[i] = static_cast<int>(kept.size());
@@ -191,9 +194,9 @@ void ProgramBuilder::DropUnusedInputs() {
     if (b >= 0) b = place[b];
   };
   for (size_t i = 0; i < program_.steps.size(); ++i) {
-    GpuStep& s = program_.steps[i];
-    for (GpuOperand& o : s.operands) {
-      if (o.kind == GpuOperand::Kind::kBuffer) move(o.index);
+    LoweredStep& s = program_.steps[i];
+    for (LoweredOperand& o : s.operands) {
+      if (o.kind == LoweredOperand::Kind::kBuffer) move(o.index);
     }
     for (int& b : s.outputs) move(b);
     for (int* b : {&s.a, &s.residual, &s.input}) move(*b);
@@ -217,8 +220,8 @@ void ProgramBuilder::AssignSlots() {
     const int old = in_place_[i];
     const int result = program_.steps[i].outputs[0];
     if (old >= 0 && !is_input[old] && !is_input[result]) {
-      const GpuBuffer& from = program_.buffers[old];
-      GpuBuffer& to = program_.buffers[result];
+      const LoweredBuffer& from = program_.buffers[old];
+      LoweredBuffer& to = program_.buffers[result];
       if (from.last_step == i && from.dtype == to.dtype &&
           from.extents == to.extents) {
         to.slot = from.slot;
@@ -226,12 +229,12 @@ void ProgramBuilder::AssignSlots() {
       }
     }
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
-      GpuBuffer& buffer = program_.buffers[b];
+      LoweredBuffer& buffer = program_.buffers[b];
       if (is_input[b] || buffer.first_step != i || buffer.slot >= 0) continue;
       buffer.slot = pool.Take(SizeOf(buffer));
     }
     for (int b = 0; b < static_cast<int>(program_.buffers.size()); ++b) {
-      const GpuBuffer& buffer = program_.buffers[b];
+      const LoweredBuffer& buffer = program_.buffers[b];
       if (buffer.slot >= 0 && buffer.last_step == i && b != replaced) {
         pool.Give(buffer.slot);
       }

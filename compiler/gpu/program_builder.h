@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "compiler/gpu/gpu_program.h"
+#include "compiler/gpu/lowered_program.h"
 
 namespace deepslice {
 
 // Each kernel once, in the order of first use.
-class KernelTable {
+class SpecTable {
  public:
   int Add(const KernelSpec& spec);
   const std::vector<KernelSpec>& specs() const { return specs_; }
@@ -27,16 +27,16 @@ class ProgramBuilder {
  public:
   // `kernels` must outlive the builder.
   ProgramBuilder(std::string name, int bucket, std::vector<ScheduledDim> dims,
-                 KernelTable* kernels);
+                 SpecTable* kernels);
 
-  const GpuProgram& program() const { return program_; }
+  const LoweredProgram& program() const { return program_; }
   int DimIndex(absl::string_view name) const;  // must exist
   int64_t DimMaximum(absl::string_view name) const;
 
   int AddInput(absl::string_view name, DType dtype,
-               std::vector<GpuExtent> extents);
+               std::vector<LoweredExtent> extents);
   int AddBuffer(absl::string_view name, DType dtype,
-                std::vector<GpuExtent> extents);
+                std::vector<LoweredExtent> extents);
   // Bytes that one step works with.
   int AddScratch(absl::string_view name, int64_t bytes);
   // The first of so many words, which no other step of the program has.
@@ -46,27 +46,27 @@ class ProgramBuilder {
   // The output may take the slot of buffer `in_place` (-1: of none) where no
   // later step reads that one and both are of one type.
   void Launch(const KernelSpec& spec, absl::string_view name,
-              std::vector<GpuOperand> operands, int output, int in_place = -1,
-              int64_t sync_words = 0);
+              std::vector<LoweredOperand> operands, int output,
+              int in_place = -1, int64_t sync_words = 0);
   // residual -1: none.
   void Gemm(absl::string_view name, int a, int weight, int residual,
             int output);
-  void Collective(GpuStep::Collective kind, absl::string_view name, int input,
-                  int output, int64_t columns);
+  void Collective(LoweredStep::Collective kind, absl::string_view name,
+                  int input, int output, int64_t columns);
 
   // Lives, slots, and which launches may start early.
-  GpuProgram Finish(std::vector<int> outputs) &&;
+  LoweredProgram Finish(std::vector<int> outputs) &&;
 
  private:
-  GpuStep& AddStep(GpuStep::Kind kind, absl::string_view name, int output,
-                   int in_place);
+  LoweredStep& AddStep(LoweredStep::Kind kind, absl::string_view name,
+                       int output, int in_place);
   void DropUnusedInputs();
   void FindLives();
   void AssignSlots();
 
-  GpuProgram program_;
+  LoweredProgram program_;
   std::vector<int> in_place_;  // per step
-  KernelTable& kernels_;
+  SpecTable& kernels_;
 };
 
 }  // namespace deepslice

@@ -152,9 +152,9 @@ class ProgramMaker {
 };
 
 // Kernels by what they do; the images are a byte each.
-constexpr const char* kKernels[] = {"embed",     "norm",   "append", "attend",
-                                    "ungather",  "sample", "linear",
-                                    "fill_random f32"};
+constexpr const char* kKernels[] = {"embed",  "norm",           "append",
+                                    "attend", "ungather",       "sample",
+                                    "linear", "fill_random f32"};
 enum : int32_t {
   kEmbedKernel,
   kNormKernel,
@@ -172,7 +172,8 @@ std::unique_ptr<fb::ProgramT> GeneralProgram(const fb::PlanT& plan) {
   const auto rows = [&](int dim) { return ProgramMaker::Dim(dim); };
   const int64_t q = T::kHeads * T::kHeadDim;
   m.Floats("embedded", rows(kT), T::kHidden);
-  m.Launch(kEmbedKernel, "embedded", {m.B("ids"), m.W("embed"), m.B("sampled")});
+  m.Launch(kEmbedKernel, "embedded",
+           {m.B("ids"), m.W("embed"), m.B("sampled")});
   m.Floats("normed", rows(kT), T::kHidden);
   m.Launch(kNormKernel, "normed",
            {m.B("embedded"), m.W("attn_norm"), {Kind::None, -1}});
@@ -180,13 +181,19 @@ std::unique_ptr<fb::ProgramT> GeneralProgram(const fb::PlanT& plan) {
   m.Gemm("qkv_rows", "normed", "qkv");
   m.Floats("rotated", rows(kT), q);
   m.Launch(kAppendKernel, "rotated",
-           {m.B("qkv_rows"), m.B("qkv_rows"), m.B("qkv_rows"), m.B("positions"),
-            m.B("slots"), m.B("blocks"), m.W("freqs"), {Kind::State, 0}});
+           {m.B("qkv_rows"),
+            m.B("qkv_rows"),
+            m.B("qkv_rows"),
+            m.B("positions"),
+            m.B("slots"),
+            m.B("blocks"),
+            m.W("freqs"),
+            {Kind::State, 0}});
   m.Floats("attended", rows(kT), q);
   m.Launch(kAttendKernel, "attended",
            {m.B("rotated"), m.B("tiles"), m.B("blocks"), {Kind::State, 0}}, kQ);
-  m.Buffer("attn_part", DType::kF32,
-           {rows(kT), ProgramMaker::Size(T::kHidden)}, 0);  // of "embedded"
+  m.Buffer("attn_part", DType::kF32, {rows(kT), ProgramMaker::Size(T::kHidden)},
+           0);  // of "embedded"
   m.Gemm("attn_part", "attended", "attn_out", "embedded");
   m.Floats("attn_sum", rows(kT), T::kHidden);
   m.Collective(fb::CollectiveKind::AllReduce, "attn_sum", "attn_part",
@@ -214,7 +221,8 @@ std::unique_ptr<fb::ProgramT> DecodeProgram(const fb::PlanT& plan) {
   using T = TinyLlama;
   ProgramMaker m(plan, "decode_2", 2, 2);
   m.Floats("embedded", ProgramMaker::Dim(kT), T::kHidden);
-  m.Launch(kEmbedKernel, "embedded", {m.B("ids"), m.W("embed"), m.B("sampled")});
+  m.Launch(kEmbedKernel, "embedded",
+           {m.B("ids"), m.W("embed"), m.B("sampled")});
   m.Floats("logits", ProgramMaker::Dim(kR), T::kVocab);
   m.Launch(kLinearKernel, "logits",
            {m.B("embedded"), m.W("lm_head"), m.W("final_norm"), m.B("rows")});

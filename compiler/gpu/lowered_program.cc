@@ -1,4 +1,4 @@
-#include "compiler/gpu/gpu_program.h"
+#include "compiler/gpu/lowered_program.h"
 
 #include <algorithm>
 
@@ -9,18 +9,18 @@
 namespace deepslice {
 namespace {
 
-using Kind = GpuOperand::Kind;
+using Kind = LoweredOperand::Kind;
 
-std::string BufferType(const GpuProgram& p, const GpuBuffer& b) {
-  const std::string dims =
-      absl::StrJoin(b.extents, ", ", [&](std::string* out, const GpuExtent& e) {
-        absl::StrAppend(out, e.dim < 0 ? absl::StrCat(e.size)
-                                       : p.dims[e.dim].name);
+std::string BufferType(const LoweredProgram& p, const LoweredBuffer& b) {
+  const std::string dims = absl::StrJoin(
+      b.extents, ", ", [&](std::string* out, const LoweredExtent& e) {
+        absl::StrAppend(out,
+                        e.dim < 0 ? absl::StrCat(e.size) : p.dims[e.dim].name);
       });
   return absl::StrCat(DTypeName(b.dtype), "[", dims, "]");
 }
 
-std::string GridText(const GpuProgram& p, const GpuGrid& g) {
+std::string GridText(const LoweredProgram& p, const LoweredGrid& g) {
   if (g.dim < 0) return absl::StrCat(g.times);
   const std::string count =
       g.per_block == 1
@@ -29,13 +29,13 @@ std::string GridText(const GpuProgram& p, const GpuGrid& g) {
   return g.times == 1 ? count : absl::StrCat(g.times, " * ", count);
 }
 
-absl::string_view CollectiveName(GpuStep::Collective kind) {
+absl::string_view CollectiveName(LoweredStep::Collective kind) {
   switch (kind) {
-    case GpuStep::Collective::kAllReduce:
+    case LoweredStep::Collective::kAllReduce:
       return "all_reduce";
-    case GpuStep::Collective::kAllGather:
+    case LoweredStep::Collective::kAllGather:
       return "all_gather";
-    case GpuStep::Collective::kBroadcast:
+    case LoweredStep::Collective::kBroadcast:
       return "broadcast";
   }
   return "";
@@ -43,10 +43,10 @@ absl::string_view CollectiveName(GpuStep::Collective kind) {
 
 }  // namespace
 
-std::vector<int> GpuStep::Reads() const {
+std::vector<int> LoweredStep::Reads() const {
   std::vector<int> out;
-  for (const GpuOperand& o : operands) {
-    if (o.kind == GpuOperand::Kind::kBuffer) out.push_back(o.index);
+  for (const LoweredOperand& o : operands) {
+    if (o.kind == LoweredOperand::Kind::kBuffer) out.push_back(o.index);
   }
   for (const int b : {a, residual, input}) {
     if (b >= 0) out.push_back(b);
@@ -56,16 +56,16 @@ std::vector<int> GpuStep::Reads() const {
 
 int64_t GpuPrograms::ArenaBytes() const {
   int64_t most = 0;
-  for (const GpuProgram& p : programs) {
+  for (const LoweredProgram& p : programs) {
     most = std::max(most, deepslice::ArenaBytes(p.slots, p.dims));
   }
   return most;
 }
 
-std::vector<std::string> GpuCollectiveLines(const GpuProgram& program) {
+std::vector<std::string> CollectiveLines(const LoweredProgram& program) {
   std::vector<std::string> lines;
-  for (const GpuStep& s : program.steps) {
-    if (s.kind != GpuStep::Kind::kCollective) continue;
+  for (const LoweredStep& s : program.steps) {
+    if (s.kind != LoweredStep::Kind::kCollective) continue;
     lines.push_back(absl::StrFormat(
         "%s %s of %d columns %%%s", CollectiveName(s.collective),
         BufferType(program, program.buffers[s.input]), s.columns, s.name));
@@ -73,14 +73,14 @@ std::vector<std::string> GpuCollectiveLines(const GpuProgram& program) {
   return lines;
 }
 
-std::string PrintGpuProgram(const GpuProgram& program,
-                            const std::vector<KernelSpec>& kernels,
-                            const std::vector<std::string>& weight_names,
-                            const std::vector<std::string>& state_names) {
+std::string PrintLoweredProgram(const LoweredProgram& program,
+                                const std::vector<KernelSpec>& kernels,
+                                const std::vector<std::string>& weight_names,
+                                const std::vector<std::string>& state_names) {
   const auto buffer = [&](int b) {
     return absl::StrCat("%", program.buffers[b].name);
   };
-  const auto operand = [&](const GpuOperand& o) -> std::string {
+  const auto operand = [&](const LoweredOperand& o) -> std::string {
     switch (o.kind) {
       case Kind::kBuffer:
         return buffer(o.index);
@@ -110,7 +110,7 @@ std::string PrintGpuProgram(const GpuProgram& program,
                     BufferType(program, program.buffers[b]), "\n");
   }
   for (size_t i = 0; i < program.steps.size(); ++i) {
-    const GpuStep& s = program.steps[i];
+    const LoweredStep& s = program.steps[i];
     const std::string results =
         absl::StrJoin(s.outputs, ", ", [&](std::string* to, int b) {
           absl::StrAppend(to, buffer(b), " : ",
@@ -119,12 +119,12 @@ std::string PrintGpuProgram(const GpuProgram& program,
         });
     absl::StrAppendFormat(&out, "%4d  ", i);
     switch (s.kind) {
-      case GpuStep::Kind::kLaunch:
+      case LoweredStep::Kind::kLaunch:
         absl::StrAppendFormat(
             &out, "launch      %s = [%s](%s) grid(%s, %s, %s) block(%s)",
             results, kernels[s.kernel].label,
             absl::StrJoin(s.operands, ", ",
-                          [&](std::string* to, const GpuOperand& o) {
+                          [&](std::string* to, const LoweredOperand& o) {
                             absl::StrAppend(to, operand(o));
                           }),
             GridText(program, s.grid[0]), GridText(program, s.grid[1]),
@@ -134,13 +134,13 @@ std::string PrintGpuProgram(const GpuProgram& program,
         }
         if (s.programmatic) absl::StrAppend(&out, " programmatic");
         break;
-      case GpuStep::Kind::kGemm:
+      case LoweredStep::Kind::kGemm:
         absl::StrAppendFormat(
             &out, "gemm        %s = (%s, @%s%s)", results, buffer(s.a),
             weight_names[s.weight],
             s.residual < 0 ? "" : absl::StrCat(", + ", buffer(s.residual)));
         break;
-      case GpuStep::Kind::kCollective:
+      case LoweredStep::Kind::kCollective:
         absl::StrAppendFormat(&out, "collective  %s = %s %d (%s) of %d columns",
                               results, CollectiveName(s.collective), s.sequence,
                               buffer(s.input), s.columns);
