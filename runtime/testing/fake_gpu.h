@@ -68,7 +68,7 @@ class FakeGpu {
   // As they ran, those of a graph when it was launched.
   std::vector<FakeLaunch> launches;
   int graph_launches = 0;
-  // Products as they ran: m, n, k and the algorithm.
+  // Products as they ran, row-major: rows m and columns n of the result.
   struct Product {
     int64_t m, n, k;
     uint64_t algo;

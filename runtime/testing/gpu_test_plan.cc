@@ -38,6 +38,7 @@ void AddProgram(GpuTestPlan* out, int bucket) {
   fb::ProgramT& p = *out->target().programs.back();
   p.name = bucket == 0 ? "step" : "decode_" + std::to_string(bucket);
   p.bucket = bucket;
+  p.tile_tokens = bucket == 0 ? 4 : 0;
   const auto dim = [&](const char* name, int64_t most) {
     p.dims.push_back(std::make_unique<fb::NamedDimT>());
     p.dims.back()->name = name;

@@ -1,0 +1,655 @@
+#include "runtime/backend/cuda/cuda_executor.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "runtime/engine.h"
+#include "runtime/testing/fake_gpu.h"
+#include "runtime/testing/gpu_test_plan.h"
+#include "schema/base/digest.h"
+#include "schema/base/file.h"
+#include "schema/base/status_matchers.h"
+#include "schema/synthetic.h"
+
+namespace deepslice {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+Ids ToIds(absl::Span<const int32_t> ids) { return Ids(ids.begin(), ids.end()); }
+
+std::vector<unsigned> Three(const unsigned (&v)[3]) {
+  return {v[0], v[1], v[2]};
+}
+
+void ExpectSays(const absl::Status& status, absl::string_view part) {
+  EXPECT_TRUE(absl::StrContains(status.message(), part))
+      << status << "\nwanted: " << std::string(part);
+}
+
+struct Prepared {
+  std::unique_ptr<Plan> plan;
+  absl::StatusOr<std::unique_ptr<CudaExecutor>> executor =
+      absl::UnknownError("");
+  CudaExecutor* operator->() { return executor->get(); }
+};
+
+Prepared Prepare(FakeGpu* fake, const GpuTestPlan& plan,
+                 const RunLimits& limits = {}, CudaOptions options = {}) {
+  InstallTestKernels(fake);
+  Prepared out;
+  auto loaded = plan.Load(/*check_weights=*/false);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  out.plan = std::make_unique<Plan>(*std::move(loaded));
+  options.threads = 2;
+  static const auto* apis = new GpuApis[1];
+  const_cast<GpuApis*>(apis)[0] = fake->apis();
+  out.executor = PrepareCuda(*apis, *out.plan, limits, options);
+  return out;
+}
+
+// One sequence's part of a step.
+struct Piece {
+  int32_t slot, position;
+  std::vector<int32_t> ids;
+};
+
+struct OwnedBatch {
+  std::vector<int32_t> ids, positions, slots, blocks, rows;
+  std::vector<SamplerRecord> samplers;
+  OwnedBatch(const Executor& e, const std::vector<Piece>& pieces,
+             bool sample = true) {
+    for (int64_t i = 0; i < e.num_blocks(); ++i) {
+      blocks.push_back(static_cast<int32_t>((i * 3 + 1) % e.num_blocks()));
+    }
+    for (const Piece& p : pieces) {
+      for (size_t i = 0; i < p.ids.size(); ++i) {
+        ids.push_back(p.ids[i]);
+        positions.push_back(p.position + static_cast<int32_t>(i));
+        slots.push_back(p.slot);
+      }
+      rows.push_back(static_cast<int32_t>(ids.size()) - 1);
+      if (sample) samplers.push_back({});
+    }
+  }
+  StepBatch view() const {
+    return {ids, positions, slots, blocks, rows, samplers};
+  }
+};
+
+std::vector<int32_t> Wanted(const GpuTestPlan& plan, int32_t id, int count) {
+  std::vector<int32_t> out;
+  for (int i = 0; i < count; ++i) out.push_back(id = plan.Next(id));
+  return out;
+}
+
+TEST(CudaExecutor, GeneratesThroughPrefillBucketsAndGraphs) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  EXPECT_TRUE(p->keeps_sampled());
+  EXPECT_EQ(p->target(), "sm_90a");
+  auto engine = Engine::Create(p.executor->get(), nullptr);
+  std::vector<Request> requests(3);
+  for (int i = 0; i < 3; ++i) {
+    requests[i].prompt = {i, 7, 3 * i + 1};
+    requests[i].max_new_tokens = 10 - 2 * i;
+  }
+  const auto done = engine->Generate(requests);
+  ASSERT_TRUE(done.ok()) << done.status();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ((*done)[i].ids, Wanted(plan, 3 * i + 1, 10 - 2 * i))
+        << "request " << i;
+  }
+  // Each bucket twice at most: for even and odd steps.
+  EXPECT_GT(fake.graph_launches, 4);
+  EXPECT_LE(fake.calls("GraphInstantiate"), 6);
+  EXPECT_FALSE(fake.launches.front().in_graph);
+  EXPECT_TRUE(fake.launches.back().in_graph);
+}
+
+TEST(CudaExecutor, PicksTheSmallestProgramThatHoldsTheStep) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  const auto run = [&](const std::vector<Piece>& pieces) {
+    fake.launches.clear();
+    fake.products.clear();
+    const OwnedBatch batch(*p.executor->get(), pieces);
+    const absl::Status s = p->Execute(batch.view());
+    EXPECT_TRUE(s.ok()) << s;
+    EXPECT_TRUE(p->Sampled().ok());
+    return fake.launches.front();
+  };
+  // Three sequences of one token each: the bucket of 4, at its full size.
+  FakeLaunch l = run({{2, 0, {5}}, {0, 0, {6}}, {4, 0, {7}}});
+  EXPECT_EQ(l.entry, "embed");
+  EXPECT_EQ(Three(l.grid), (std::vector<unsigned>{3 * 2, 2, 1}));
+  EXPECT_EQ(Three(l.block), (std::vector<unsigned>{64, 2, 1}));
+  EXPECT_TRUE(l.programmatic);
+  EXPECT_EQ(fake.products.front().m, 4);
+  EXPECT_EQ(fake.products.front().n, 11);
+  EXPECT_EQ(fake.products.front().k, 6);
+  EXPECT_EQ(fake.launches.back().shared_bytes, 60'000u);
+  // A sequence with two: the general program, at the step's size.
+  l = run({{2, 1, {5, 6}}, {0, 1, {6}}});
+  EXPECT_EQ(l.entry, "embed_tiles");
+  EXPECT_EQ(Three(l.grid),
+            (std::vector<unsigned>{3 * 2, 2, 1}));  // ceil(3 / 2) by 3
+  EXPECT_EQ(fake.products.front().m, 2);            // rows
+  // One: the bucket of 1.
+  l = run({{1, 0, {5}}});
+  EXPECT_EQ(Three(l.grid), (std::vector<unsigned>{3, 2, 1}));
+  // Five do not fit the largest bucket that a run of 5 sequences needs: 8.
+  l = run({{0, 9, {1}}, {1, 9, {1}}, {2, 9, {1}}, {3, 9, {1}}, {4, 9, {1}}});
+  EXPECT_EQ(Three(l.grid), (std::vector<unsigned>{12, 2, 1}));
+}
+
+TEST(CudaExecutor, GivesKernelsTheirPointersInOrder) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  fake.launches.clear();  // those of tuning
+  const OwnedBatch batch(*p.executor->get(), {{3, 2, {5, 6, 9, 1, 2}}});
+  DS_ASSERT_OK(p->Execute(batch.view()));
+  const FakeLaunch& l = fake.launches.front();
+  ASSERT_EQ(l.params.size(), 8u);
+  const auto& info = *l.at<const StepInfo>(0);
+  EXPECT_EQ(info.tokens, 5);
+  EXPECT_EQ(info.rows, 1);
+  EXPECT_EQ(info.tiles, 2);
+  EXPECT_EQ(info.blocks_per_seq, 4);
+  EXPECT_EQ(info.sampled_rows, 1);
+  EXPECT_EQ(Ids(l.at<int32_t>(1), l.at<int32_t>(1) + 5), (Ids{5, 6, 9, 1, 2}));
+  EXPECT_EQ(std::memcmp(l.at<char>(2), plan.embed.data(), 4 * 66), 0);
+  // The second state, behind the first one's blocks, zero.
+  EXPECT_EQ(*l.at<int32_t>(4), 0);
+  EXPECT_EQ(l.params[5], 0u);
+  EXPECT_EQ(Ids(l.at<int32_t>(6), l.at<int32_t>(6) + 8),
+            (Ids{0, 4, 3, 2, 4, 1, 3, 6}));
+  // What the gather reads is what the embedding wrote; the sync words start
+  // where the operand says.
+  EXPECT_EQ(fake.launches[1].params[1], l.params[7]);
+  const FakeLaunch& sample = fake.launches[2];
+  EXPECT_EQ(sample.entry, "sample");
+  EXPECT_EQ(sample.params[4] % 16, 12u);
+  const auto ids = p->Sampled();
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(ToIds(*ids), (Ids{plan.Next(2)}));
+  const auto logits = p->Logits();
+  ASSERT_TRUE(logits.ok());
+  for (int j = 0; j < 11; ++j) {
+    double sum = 0;
+    for (int i = 0; i < 6; ++i)
+      sum += plan.embed[2 * 6 + i] * plan.head[j * 6 + i];
+    EXPECT_NEAR((*logits)[j], sum, 1e-5) << j;
+  }
+}
+
+TEST(CudaExecutor, StartsAStepBeforeTheLastOnesIdsAreAskedFor) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  const OwnedBatch first(*p.executor->get(), {{0, 0, {5}}, {1, 0, {8}}});
+  const OwnedBatch second(*p.executor->get(), {{0, 1, {~0}}, {1, 1, {~1}}});
+  DS_ASSERT_OK(p->Execute(first.view()));
+  DS_ASSERT_OK(p->Execute(second.view()));
+  EXPECT_EQ(p->Execute(second.view()).code(), absl::StatusCode::kInternal);
+  auto ids = p->Sampled();
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(ToIds(*ids), (Ids{plan.Next(5), plan.Next(8)}));
+  ids = p->Sampled();
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(ToIds(*ids),
+            (Ids{plan.Next(plan.Next(5)), plan.Next(plan.Next(8))}));
+  const OwnedBatch bad(*p.executor->get(), {{0, 2, {~2}}});
+  EXPECT_EQ(p->Execute(bad.view()).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CudaExecutor, CopiesTheBlockTableWhenItChanges) {
+  FakeGpu fake;
+  Prepared p = Prepare(&fake, GpuTestPlan());
+  DS_ASSERT_OK(p.executor.status());
+  OwnedBatch batch(*p.executor->get(), {{0, 0, {5}}});
+  const auto copies = [&] {
+    const int before = fake.calls("MemcpyHtoDAsync");
+    EXPECT_TRUE(p->Execute(batch.view()).ok());
+    EXPECT_TRUE(p->Sampled().ok());
+    return fake.calls("MemcpyHtoDAsync") - before;
+  };
+  EXPECT_EQ(copies(), 2);
+  EXPECT_EQ(copies(), 1);
+  std::swap(batch.blocks[3], batch.blocks[17]);
+  EXPECT_EQ(copies(), 2);
+}
+
+TEST(CudaExecutor, ObserversSeeEveryStep) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  std::vector<std::vector<int64_t>> seen;
+  p->SetObserver([&](int step, const float* data, int64_t rows, int64_t cols) {
+    seen.push_back({step, rows, cols});
+    if (step == 0) {
+      EXPECT_EQ(data[0], plan.embed[7 * 6]);
+    }
+  });
+  // In a bucket of 4, three of whose rows are the step's.
+  const OwnedBatch batch(*p.executor->get(),
+                         {{0, 0, {7}}, {1, 0, {8}}, {2, 0, {9}}});
+  for (int i = 0; i < 3; ++i) {
+    DS_ASSERT_OK(p->Execute(batch.view()));
+    ASSERT_TRUE(p->Sampled().ok());
+  }
+  ASSERT_EQ(seen.size(), 12u);
+  EXPECT_EQ(seen[4], (std::vector<int64_t>{0, 3, 6}));
+  EXPECT_EQ(seen[6], (std::vector<int64_t>{2, 3, 11}));
+  EXPECT_EQ(seen[7], (std::vector<int64_t>{3, 3, 1}));
+  EXPECT_EQ(fake.graph_launches, 0);
+}
+
+TEST(CudaExecutor, TimesItsSteps) {
+  FakeGpu fake;
+  Prepared p = Prepare(&fake, GpuTestPlan());
+  DS_ASSERT_OK(p.executor.status());
+  DS_ASSERT_OK(p->TimeSteps(true));
+  const OwnedBatch batch(*p.executor->get(), {{0, 0, {7}}});
+  for (int i = 0; i < 2; ++i) {
+    DS_ASSERT_OK(p->Execute(batch.view()));
+    ASSERT_TRUE(p->Sampled().ok());
+  }
+  const auto timings = p->TakeTimings();
+  ASSERT_TRUE(timings.ok());
+  ASSERT_EQ(timings->size(), 8u);
+  const Executor::StepTiming& t = (*timings)[4];
+  EXPECT_EQ(t.program, "decode_1");
+  EXPECT_EQ(t.name, "x");
+  EXPECT_EQ(t.kind, "embed");
+  EXPECT_EQ(t.layer, 0);
+  EXPECT_EQ(t.us, 250);
+  EXPECT_EQ((*timings)[6].kind, "gemm");
+  EXPECT_GT(t.begin_us, (*timings)[3].begin_us);
+  EXPECT_TRUE(p->TakeTimings()->empty());
+  const auto bandwidth = p->MeasureReadBandwidth();
+  ASSERT_TRUE(bandwidth.ok()) << bandwidth.status();
+  EXPECT_GT(*bandwidth, 1e9);
+}
+
+TEST(CudaExecutor, TakesThePlannedMemory) {
+  FakeGpu fake;
+  Prepared p = Prepare(&fake, GpuTestPlan(100'000));
+  DS_ASSERT_OK(p.executor.status());
+  int64_t taken = 0;
+  for (const Executor::MemoryLine& line : p->memory()) {
+    if (line.in_plan) {
+      EXPECT_EQ(line.planned, line.actual) << line.what;
+    }
+    if (line.in_plan || line.what == "workspace") taken += line.actual;
+  }
+  EXPECT_EQ(taken, fake.allocated());
+  const auto& lines = p->memory();
+  EXPECT_EQ(lines[0].actual, 102'400);   // weights
+  EXPECT_EQ(lines[1].actual, 2 * 4096);  // 20 blocks of 192 bytes
+  const int before = fake.calls("MemAlloc");
+  const OwnedBatch batch(*p.executor->get(), {{0, 0, {7, 8}}});
+  DS_ASSERT_OK(p->Execute(batch.view()));
+  EXPECT_EQ(fake.calls("MemAlloc"), before);
+  p.executor->reset();
+  EXPECT_EQ(fake.allocated(), 0);
+}
+
+TEST(CudaExecutor, CopiesEveryByteOfTheWeights) {
+  FakeGpu fake;
+  const GpuTestPlan plan(9'500'000);  // three parts, the last one short
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  bool found = false;
+  for (const auto& [at, bytes] : fake.memory) {
+    if (bytes != plan.weights.size()) continue;
+    found = true;
+    EXPECT_EQ(
+        std::memcmp(reinterpret_cast<void*>(at), plan.weights.data(), bytes),
+        0);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(CudaExecutor, NoticesAFlippedBitOfTheWeights) {
+  FakeGpu fake;
+  GpuTestPlan plan(9'500'000);
+  plan.weights[7'000'000] ^= 4;
+  const absl::Status s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(
+      s.message(),
+      "test (weights): block 6, bytes 6291456 to 7340031 (in @ballast), "
+      "is damaged: its XXH3 differs from the plan's; copy the file again");
+  EXPECT_EQ(fake.allocated(), 0);
+}
+
+TEST(CudaExecutor, FillsMadeUpWeightsOnTheDevice) {
+  FakeGpu fake;
+  GpuTestPlan plan;
+  auto w = std::make_unique<fb::WeightT>();
+  w->name = "made_up";
+  w->shape = {5, 3};
+  w->bytes = 60;
+  w->origin = fb::WeightOrigin::Synthetic;
+  w->offset = plan.weights.size();
+  w->synthetic_mean = 1;
+  w->pieces = {{77, 0, 2, 3, 10, 4}, {78, 1, 2, 2, 0, 5}};
+  plan.plan.weights.push_back(std::move(w));
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  const auto found = std::find_if(
+      fake.memory.begin(), fake.memory.end(),
+      [&](const auto& m) { return m.second == plan.weights.size() + 60; });
+  ASSERT_NE(found, fake.memory.end());
+  const auto* at =
+      reinterpret_cast<const float*>(found->first + plan.weights.size());
+  for (int row = 0; row < 5; ++row) {
+    for (int col = 0; col < 3; ++col) {
+      const float u = row % 2 == 0 ? SyntheticUnit(77, 10 + row / 2, 4 + col)
+                                   : SyntheticUnit(78, row / 2, 5 + col);
+      EXPECT_EQ(at[3 * row + col], 1 + u) << row << ", " << col;
+    }
+  }
+}
+
+TEST(CudaExecutor, SaysWhichBatchFits) {
+  FakeGpu fake;
+  GpuTestPlan plan;
+  // 20 blocks a sequence's worth: the cache is what is too large.
+  for (auto& s : plan.plan.states) {
+    s->kv_heads = 2048;
+    s->bytes_per_block = 2 * 2048 * 3 * 4 * 4;
+  }
+  // 5 sequences of 4 blocks in 2 states: 7.5 MiB.
+  fake.memory_bytes = (32 << 20) + (5 << 20);
+  const absl::Status s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
+  ExpectSays(s, "device 0 (Fake H200, sm_90): the run needs 40.");
+  ExpectSays(s,
+             "cache 7.5 MiB for "
+             "--max-batch 5 of 16 tokens");
+  ExpectSays(s,
+             "37.0 MiB are free; --max-batch 3 is the largest that "
+             "fits");
+  DS_ASSERT_OK(Prepare(&fake, plan, {.max_batch = 3}).executor.status());
+  EXPECT_EQ(Prepare(&fake, plan, {.max_batch = 4}).executor.status().code(),
+            absl::StatusCode::kResourceExhausted);
+  fake.memory_bytes = 32 << 20;
+  ExpectSays(Prepare(&fake, plan).executor.status(),
+             "not even --max-batch 1 fits");
+}
+
+TEST(CudaExecutor, RefusesWhatDoesNotFitTheMachine) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  fake.driver = 12080;
+  absl::Status s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
+  ExpectSays(s, "the driver is of CUDA 12.8");
+  fake.driver = 13000;
+  fake.major = 8;
+  fake.minor = 6;
+  s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(s.message(),
+            "the plan was compiled for sm_90a, device 0 is sm_86 (Fake H200); "
+            "recompile it with --target sm_86");
+  fake.major = 9;
+  fake.minor = 0;
+  fake.Fail("ModuleLoadData", kCudaUnsupportedPtxVersion);
+  s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
+  ExpectSays(s, "with a driver of CUDA 13.0");
+  EXPECT_EQ(fake.contexts, 0);
+}
+
+TEST(CudaExecutor, NoticesDamagedKernels) {
+  FakeGpu fake;
+  GpuTestPlan plan;
+  plan.kernels[plan.target().kernels[2]->offset + 3] ^= 1;
+  absl::Status s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kDataLoss);
+  ExpectSays(s, "test (kernels): kernel 2 (gather 6), bytes ");
+  ExpectSays(s, "is damaged");
+  // The right hash of what is no kernel.
+  plan.Seal();
+  s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kDataLoss);
+  ExpectSays(s, "no kernel");
+  plan.kernels.resize(plan.kernels.size() - 1);
+  s = Prepare(&fake, plan).executor.status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(CudaExecutor, NamesTheStepThatFails) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  fake.Fail("LaunchKernelEx", kCudaIllegalAddress, 1);
+  const OwnedBatch batch(*p.executor->get(), {{0, 0, {7}}});
+  const absl::Status s = p->Execute(batch.view());
+  EXPECT_EQ(s.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(s.message(),
+            "step 1 (picked, gather 6): CUDA_ERROR_ILLEGAL_ADDRESS (700): an "
+            "illegal memory access was encountered");
+  EXPECT_EQ(p->Execute(batch.view()), s);  // and every later one
+  EXPECT_EQ(p->Sampled().status(), s);
+}
+
+TEST(CudaExecutor, NamesTheStepOfALateErrorWhenItWaitsForEach) {
+  FakeGpu fake;
+  Prepared late = Prepare(&fake, GpuTestPlan());
+  DS_ASSERT_OK(late.executor.status());
+  const OwnedBatch batch(*late.executor->get(), {{0, 0, {7}}});
+  DS_ASSERT_OK(late->Execute(batch.view()));
+  fake.Fail("EventQuery", kCudaIllegalAddress);
+  EXPECT_EQ(late->Sampled().status().message(),
+            "device 0 (Fake H200, sm_90): program decode_1 of step 0; run "
+            "again with DEEPSLICE_SYNC_STEPS=1 to learn at which kernel: "
+            "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was "
+            "encountered");
+  Prepared synced = Prepare(&fake, GpuTestPlan(), {}, {.sync_steps = true});
+  DS_ASSERT_OK(synced.executor.status());
+  ExpectSays(synced->Execute(batch.view()), "step 0 (x, embed 11x6): device 0");
+}
+
+TEST(CudaExecutor, EveryFailureIsAnErrorAndFreesAll) {
+  const GpuTestPlan plan(3'000'000);
+  for (const char* call :
+       {"Init", "DevicePrimaryCtxRetain", "StreamCreate", "MemAlloc",
+        "MemHostAlloc", "MemcpyHtoDAsync", "MemsetD8Async", "EventCreate",
+        "ModuleLoadData", "ModuleGetFunction", "FuncLoad", "FuncSetAttribute",
+        "Create", "MatmulDescCreate", "MatrixLayoutCreate",
+        "MatmulAlgoGetHeuristic", "StreamSynchronize"}) {
+    for (const int good : {0, 2, 5}) {
+      FakeGpu fake;
+      fake.Fail(call,
+                *call == 'M' && call[1] == 'a' ? kCublasAllocFailed
+                                               : kCudaOutOfMemory,
+                good);
+      Prepared p = Prepare(&fake, plan);
+      if (p.executor.ok()) {
+        EXPECT_LE(fake.calls(call), good) << call;
+        continue;
+      }
+      EXPECT_NE(p.executor.status().message(), "") << call;
+      EXPECT_EQ(fake.allocated(), 0) << call;
+      EXPECT_EQ(fake.contexts, 0) << call;
+    }
+  }
+}
+
+TEST(CudaExecutor, TunesOnceAndKeepsTheChoice) {
+  const std::string folder =
+      testing::TempDir() + "/gemm_cache_" + std::to_string(getpid());
+  const std::string path = folder + "/deepslice/test_set/Fake_H200-130100";
+  std::string kept;
+  {
+    FakeGpu fake;
+    Prepared p = Prepare(&fake, GpuTestPlan(), {}, {.cache_folder = folder});
+    DS_ASSERT_OK(p.executor.status());
+    EXPECT_GT(fake.products.size(), 3u);
+    fake.products.clear();
+    const OwnedBatch batch(*p.executor->get(), {{0, 0, {7, 8}}});
+    DS_ASSERT_OK(p->Execute(batch.view()));
+    EXPECT_EQ(fake.products.back().algo, 1u);  // the fastest
+    auto file = ReadFile(path, 1 << 20);
+    ASSERT_TRUE(file.ok()) << file.status();
+    kept = *file;
+    EXPECT_TRUE(absl::StrContains(kept,
+                                  "16 11x6 f32 f32 a 6 out 11 residual 0: "
+                                  "0000000000000001 0000000000000000"))
+        << kept;
+  }
+  {
+    FakeGpu fake;
+    Prepared p = Prepare(&fake, GpuTestPlan(), {}, {.cache_folder = folder});
+    DS_ASSERT_OK(p.executor.status());
+    EXPECT_EQ(fake.products.size(), 0u);
+    const OwnedBatch batch(*p.executor->get(), {{0, 0, {7, 8}}});
+    DS_ASSERT_OK(p->Execute(batch.view()));
+    EXPECT_EQ(fake.products.back().algo, 1u);
+    // Another card: the file's algorithm is not taken on trust.
+    fake.gemm_milliseconds = {3};
+  }
+  {
+    FakeGpu fake;
+    fake.gemm_milliseconds = {3};
+    Prepared p = Prepare(&fake, GpuTestPlan(), {}, {.cache_folder = folder});
+    DS_ASSERT_OK(p.executor.status());
+    const OwnedBatch batch(*p.executor->get(), {{0, 0, {7, 8}}});
+    DS_ASSERT_OK(p->Execute(batch.view()));
+    EXPECT_EQ(fake.products.back().algo, 0u);
+  }
+  DS_ASSERT_OK(WriteFile(path, "16 11x6: rubbish\n" + kept.substr(0, 40)));
+  FakeGpu fake;
+  DS_ASSERT_OK(Prepare(&fake, GpuTestPlan(), {}, {.cache_folder = folder})
+                   .executor.status());
+}
+
+// Rank 0 of two, the other of which has rank 0's part plus 100.
+class PairComm final : public DeviceComm {
+ public:
+  explicit PairComm(std::vector<int64_t>* gathered) : gathered_(gathered) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  absl::Status AllReduceSum(const void*, void*, int64_t, DType,
+                            CUstream) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status AllGather(const void* in, void* out, int64_t count, DType type,
+                         CUstream stream) override {
+    gathered_->push_back(count);
+    CurrentFakeGpu()->Do(stream, [=] {
+      const auto* from = static_cast<const float*>(in);
+      auto* to = static_cast<float*>(out);
+      for (int64_t i = 0; i < count; ++i) {
+        to[i] = from[i];
+        to[count + i] = from[i] + 100;
+      }
+    });
+    return absl::OkStatus();
+  }
+  absl::Status Broadcast(void* data, int64_t bytes, CUstream) override {
+    broadcast_bytes = bytes;
+    return absl::OkStatus();
+  }
+  absl::Status Check() override { return lost; }
+  void Abort(const absl::Status& why) override {}
+
+  int64_t broadcast_bytes = 0;
+  absl::Status lost;
+
+ private:
+  std::vector<int64_t>* const gathered_;
+};
+
+class HostComm final : public Comm {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  absl::Status AllReduceSum(float*, int64_t) override {
+    return absl::OkStatus();
+  }
+  absl::Status AllGatherColumns(const float*, float*, int64_t,
+                                int64_t) override {
+    return absl::OkStatus();
+  }
+  absl::Status Broadcast(void*, int64_t) override { return absl::OkStatus(); }
+  absl::Status Barrier() override { return absl::OkStatus(); }
+  void Abort(const absl::Status&) override {}
+};
+
+TEST(CudaExecutor, GathersFewRowsCloseTogetherAndSpreadsThem) {
+  FakeGpu fake;
+  GpuTestPlan plan;
+  plan.MakeTwoRanks();
+  // [2][16 or bucket][6] to [rows, 11]: 5 columns of each rank, and one more.
+  fake.OnLaunch("ungather", [](const FakeLaunch& l) {
+    const auto& info = *l.at<const StepInfo>(0);
+    const int most = info.tiles > 0 ? 16 : 2;
+    for (int r = 0; r < info.rows; ++r) {
+      for (int c = 0; c < 11; ++c) {
+        const int rank = c / 6;
+        l.at<float>(3)[r * 11 + c] =
+            l.at<const float>(1)[(rank * most + r) * 6 + c % 6];
+      }
+    }
+  });
+  HostComm host;
+  std::vector<int64_t> gathered;
+  PairComm* comm = nullptr;
+  CudaOptions options;
+  options.comm = &host;
+  options.connect = [&](const GpuContext&, const KernelTable&) {
+    auto made = std::make_unique<PairComm>(&gathered);
+    comm = made.get();
+    return absl::StatusOr<std::unique_ptr<DeviceComm>>(std::move(made));
+  };
+  Prepared p = Prepare(&fake, plan, {}, options);
+  DS_ASSERT_OK(p.executor.status());
+  const auto check = [&](const OwnedBatch& batch) {
+    DS_ASSERT_OK(p->Execute(batch.view()));
+    const auto logits = p->Logits();
+    ASSERT_TRUE(logits.ok());
+    for (size_t r = 0; r < batch.rows.size(); ++r) {
+      const int32_t id = batch.ids[batch.rows[r]];
+      for (int c = 0; c < 5; ++c) {
+        double sum = 0;
+        for (int i = 0; i < 6; ++i) {
+          sum += plan.embed[id * 6 + i] * plan.head[c * 6 + i];
+        }
+        EXPECT_NEAR((*logits)[r * 11 + c], sum, 1e-5);
+        EXPECT_NEAR((*logits)[r * 11 + 6 + c], (*logits)[r * 11 + c] + 100,
+                    1e-4);
+      }
+    }
+    ASSERT_TRUE(p->Sampled().ok());
+  };
+  // 3 tokens of 16: sent as they are, then moved apart.
+  check(OwnedBatch(*p.executor->get(), {{0, 0, {7, 8}}, {1, 0, {9}}}));
+  EXPECT_EQ(gathered.back(), 3 * 6);
+  EXPECT_EQ(comm->broadcast_bytes, 2 * 4);
+  // 9 of 16: all at once.
+  check(OwnedBatch(*p.executor->get(), {{2, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9}}}));
+  EXPECT_EQ(gathered.back(), 16 * 6);
+  // A bucket is gathered whole.
+  check(OwnedBatch(*p.executor->get(), {{3, 0, {7}}, {4, 0, {4}}}));
+  EXPECT_EQ(gathered.back(), 2 * 6);
+}
+
+}  // namespace
+}  // namespace deepslice
