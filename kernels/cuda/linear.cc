@@ -1,3 +1,4 @@
+// Which kernel and which literals a linear layer of few tokens takes.
 #include "kernels/cuda/linear.h"
 
 #include <algorithm>

@@ -245,8 +245,8 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
       const int i = (first + j) * kWarps * 32 + threadIdx.x;
       if (i >= S::kTokens * kColumns) continue;
       const int row = first_row + first_of(i % kColumns);
-      addends[j] = S::LoadAddends(i / kColumns, row / S::kPerColumn, bias,
-                                  residual);
+      addends[j] =
+          S::LoadAddends(i / kColumns, row / S::kPerColumn, bias, residual);
     }
   };
   if constexpr (kItems == 1) load_addends(0);

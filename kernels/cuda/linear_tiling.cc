@@ -1,3 +1,4 @@
+// Chooses tilings by what blocks read, and fits their rings into an SM.
 #include "kernels/cuda/linear_tiling.h"
 
 #include <algorithm>
