@@ -25,7 +25,10 @@ def main():
     c = Checks()
     with Scratch() as tmp:
         for case, flags in (('llama-gqa-tied', ['--tp', '3', '--dtype', 'int8']),
-                            ('gpt2', ['--tp', '2'])):
+                            ('gpt2', ['--tp', '2']),
+                            # The images, too, whoever compiles which when.
+                            ('qwen2', ['--target', 'cpu,sm_90a', '--max-batch',
+                                       '1', '--no-kernel-cache'])):
             source = os.path.join(CASES, 'models', case)
             base = os.path.join(tmp, case)
             r = run(dscompile, source, *flags, '-o', base, '-j', 1)
