@@ -83,6 +83,9 @@ class Executor {
     bool in_plan = true;
   };
   virtual std::vector<MemoryLine> memory() const = 0;
+  // That bringing the weights' file to the device took, beside other work; 0
+  // where it is only mapped.
+  virtual double weights_seconds() const { return 0; }
 
   // A step of a program as the device ran it.
   struct StepTiming {

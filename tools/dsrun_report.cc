@@ -35,6 +35,12 @@ std::string MemoryReport(absl::Span<const Executor::MemoryLine> lines, int rank,
   return out;
 }
 
+std::string LoadReport(int64_t bytes, double seconds) {
+  if (seconds <= 0) return "";
+  return absl::StrFormat("%.2f GB of weights came in %.4f s, %.1f GB/s\n",
+                         bytes * 1e-9, seconds, bytes / seconds * 1e-9);
+}
+
 std::string ChromeTrace(absl::Span<const Executor::StepTiming> timings,
                         int rank) {
   json::Value events = json::Value::Array();

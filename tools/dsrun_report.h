@@ -17,6 +17,9 @@ namespace deepslice {
 std::string MemoryReport(absl::Span<const Executor::MemoryLine> lines, int rank,
                          int world);
 
+// "16.06 GB of weights came in 0.4120 s, 39.0 GB/s\n"; "" at no time.
+std::string LoadReport(int64_t bytes, double seconds);
+
 // Events of chrome://tracing, one a step; `rank` becomes the process.
 std::string ChromeTrace(absl::Span<const Executor::StepTiming> timings,
                         int rank);

@@ -22,6 +22,12 @@ TEST(MemoryReport, ComparesOnlyWhatThePlanForesees) {
   EXPECT_NE(MemoryReport({}, 0, 1).find("ratio 1.0000"), std::string::npos);
 }
 
+TEST(LoadReport, GivesTheRate) {
+  EXPECT_EQ(LoadReport(16'000'000'000, 0.4),
+            "16.00 GB of weights came in 0.4000 s, 40.0 GB/s\n");
+  EXPECT_EQ(LoadReport(0, 0), "");
+}
+
 const std::vector<Executor::StepTiming> kTimings = {
     {"decode_1", "%q", "linear_mma", 0, 0.0, 12.5},
     {"decode_1", "%a", "attention", 0, 13.0, 30.0},

@@ -77,6 +77,7 @@ class CudaExecutorImpl final : public CudaExecutor {
   int64_t vocab_size() const override { return run_->plan->fb().vocab_size(); }
   std::vector<MemoryLine> memory() const override;
 
+  double weights_seconds() const override { return run_->weights_seconds; }
   absl::Status TimeSteps(bool on) override;
   absl::StatusOr<std::vector<StepTiming>> TakeTimings() override {
     return timer_ == nullptr ? std::vector<StepTiming>() : timer_->Take();

@@ -85,6 +85,7 @@ class Preparation {
     DS_RETURN_IF_ERROR(Connect());
     DS_RETURN_IF_ERROR(Resolve());
     DS_RETURN_IF_ERROR(upload.Finish());
+    run_->weights_seconds = upload.seconds();
     DS_RETURN_IF_ERROR(FillSyntheticOnDevice(*run_->gpu, plan_, run_->kernels,
                                              run_->weights.data(),
                                              run_->stream.get()));

@@ -64,6 +64,7 @@ struct CudaRun {
   std::vector<Program> programs;  // as sizes.programs
   std::string gemm_cache_path;
   int64_t context_bytes = 0, modules_bytes = 0;
+  double weights_seconds = 0;  // that bringing in the file's weights took
 
   CudaRun() = default;
   CudaRun(CudaRun&&) = default;

@@ -33,6 +33,8 @@ WeightUpload::WeightUpload(const GpuContext& gpu, const Plan& plan,
   for (int64_t i = 0; i < wanted; ++i) {
     threads_.emplace_back([this] {
       if (const absl::Status s = Work(); !s.ok()) Stop(s);
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ended_ = std::max(ended_, std::chrono::steady_clock::now());
     });
   }
 }
@@ -52,6 +54,10 @@ absl::Status WeightUpload::Finish() {
   for (std::thread& t : threads_) t.join();
   threads_.clear();
   return status_;
+}
+
+double WeightUpload::seconds() const {
+  return std::chrono::duration<double>(ended_ - begun_).count();
 }
 
 // Not from the mapping where there is a file: reading costs no page faults, and

@@ -4,6 +4,7 @@
 #define DEEPSLICE_RUNTIME_BACKEND_CUDA_WEIGHT_UPLOAD_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -31,6 +32,8 @@ class WeightUpload {
   ~WeightUpload();  // stops what is under way
   // Waits for all copies. DataLoss with the damaged block, or what failed.
   absl::Status Finish();
+  // From the start to the last byte; after Finish.
+  double seconds() const;
 
  private:
   absl::Status Work();
@@ -46,6 +49,9 @@ class WeightUpload {
   std::mutex mutex_;
   absl::Status status_;  // the first failure
   std::vector<std::thread> threads_;
+  const std::chrono::steady_clock::time_point begun_ =
+      std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point ended_ = begun_;  // of the last thread
 };
 
 // Fills the weights that are made up, behind the file's, with the target's
