@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "runtime/plan.h"
 #include "schema/base/status_matchers.h"
+#include "schema/synthetic.h"
 #include "tests/support/plan_builder.h"
 
 namespace deepslice {
@@ -45,6 +46,16 @@ void SetOperand(TestPlan& p, int step, int i, fb::OperandKind kind, int index) {
 }
 void SetAttr(TestPlan& p, int step, int attr, int64_t i, double f = 0) {
   Op(p, step).attrs[attr] = fb::AttrValue(i, f);
+}
+
+// Weight 0, the embedding of 131 rows, made up behind the file: two pieces.
+fb::WeightT& MakeUp(TestPlan& p) {
+  fb::WeightT& w = *p.plan.weights[0];
+  w.origin = fb::WeightOrigin::Synthetic;
+  w.offset = (p.weights.size() + 255) / 256 * 256;
+  w.pieces = {fb::SyntheticPiece(1, 0, 2, 66, 0, 3),
+              fb::SyntheticPiece(2, 1, 2, 65, 7, 0)};
+  return w;
 }
 
 using Q = attr::QkvAttention;
@@ -129,6 +140,40 @@ const Case kCases[] = {
      "shape: 3 dims"},
     {"WeightEncodingUnknown", [](auto& p) { p.plan.weights[0]->encoding = 6; },
      "weights[0] (@embed): encoding 6"},
+    {"MadeUpInsideTheFile", [](auto& p) { MakeUp(p).offset = 0; },
+     "weights[0] (@embed): offset: 0; what is made up comes after the file's"},
+    {"MadeUpUnaligned", [](auto& p) { MakeUp(p).offset += 64; },
+     "multiples of 256"},
+    {"MadeUpBeyondAnyMemory",
+     [](auto& p) { MakeUp(p).offset = uint64_t{1} << 60; },
+     "weights[0] (@embed): offset: bytes 1152921504606846976"},
+    {"MadeUpQuantised",
+     [](auto& p) {
+       MakeUp(p).encoding = static_cast<uint8_t>(Encoding::kI8Row);
+       p.plan.weights[0]->bytes /= 4;
+     },
+     "origin: made up, of encoding i8_row"},
+    {"MadeUpWithoutPieces", [](auto& p) { MakeUp(p).pieces.clear(); },
+     "pieces: absent"},
+    {"MadeUpRowsMissing", [](auto& p) { MakeUp(p).pieces.pop_back(); },
+     "pieces: 66 rows or more; the weight has 131"},
+    {"MadeUpRowBeyondWeight",
+     [](auto& p) {
+       MakeUp(p).pieces[1] = fb::SyntheticPiece(2, 2, 2, 66, 7, 0);
+     },
+     "pieces[1]: 66 rows from 2 by 2"},
+    {"MadeUpRowNegative",
+     [](auto& p) {
+       MakeUp(p).pieces[1] = fb::SyntheticPiece(2, -1, 2, 65, 7, 0);
+     },
+     "pieces[1]: 65 rows from -1"},
+    {"MadeUpSourceNegative",
+     [](auto& p) {
+       MakeUp(p).pieces[0] = fb::SyntheticPiece(1, 0, 2, 66, 0, -3);
+     },
+     "of the source's 0 and -3 on"},
+    {"MadeUpScaleNan", [](auto& p) { MakeUp(p).synthetic_scale = NAN; },
+     "synthetic_scale nan"},
     {"WeightRoleUnknown", [](auto& p) { p.plan.weights[0]->role = 200; },
      "role 200"},
     {"ScalesMissing",
@@ -405,6 +450,32 @@ TEST(PlanCheckWeights, TiedWeightsMayShareTheirBytes) {
   TestPlan plan = TinyLlama().Build();
   plan.plan.weights[9]->offset = plan.plan.weights[0]->offset;
   DS_ASSERT_OK(plan.Load());
+}
+
+TEST(PlanCheckWeights, MadeUpOnesAreFilledByTheirPieces) {
+  TestPlan test = TinyLlama().Build();
+  fb::WeightT& w = MakeUp(test);
+  w.synthetic_mean = 1;
+  w.synthetic_scale = 0.5f;
+  // Tied: the same place, filled once.
+  *test.plan.weights[9] = w;
+  test.plan.weights[9]->name = "lm_head";
+  DS_ASSERT_OK_AND_ASSIGN(const Plan plan, test.Load());
+  EXPECT_EQ(plan.weight_data(0), nullptr);
+  const Plan copy = plan;
+  DS_ASSERT_OK(copy.FillSynthetic(3));
+  DS_ASSERT_OK(plan.FillSynthetic(1));
+  ASSERT_NE(plan.weight_data(0), nullptr);
+  EXPECT_EQ(plan.weight_data(0), plan.weight_data(9));
+  EXPECT_EQ(plan.weight_data(0), copy.weight_data(0));
+  const float* data = static_cast<const float*>(plan.weight_data(0));
+  for (int64_t row = 0; row < 131; ++row) {
+    for (int64_t col = 0; col < 20; ++col) {
+      const float unit = row % 2 == 0 ? SyntheticUnit(1, row / 2, 3 + col)
+                                      : SyntheticUnit(2, 7 + row / 2, col);
+      ASSERT_EQ(data[row * 20 + col], 1 + 0.5f * unit) << row << ", " << col;
+    }
+  }
 }
 
 TEST(PlanCheckCollectives, RejectsSenselessOnes) {
