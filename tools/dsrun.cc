@@ -88,8 +88,11 @@ absl::Status RunSession(const DsrunOptions& options, Work& work,
   DS_RETURN_IF_ERROR(session.rank() > 0 ? RunFollower(&executor, session.comm())
                                         : work.Run(session));
   if (options.report_memory) {
-    const std::string table = MemoryReport(executor.memory(), session.rank(),
-                                           session.plan().world_size());
+    const std::string table = absl::StrCat(
+        MemoryReport(executor.memory(), session.rank(),
+                     session.plan().world_size()),
+        LoadReport(static_cast<int64_t>(session.plan().weights().size()),
+                   executor.weights_seconds()));
     std::fputs(table.c_str(), stderr);
   }
   if (!options.profile.has_value()) return absl::OkStatus();

@@ -62,7 +62,7 @@ std::string ChromeTrace(absl::Span<const Executor::StepTiming> timings,
   json::Value out = json::Value::Object();
   out.Set("displayTimeUnit", "ns");
   out.Set("traceEvents", std::move(events));
-  return json::Write(out, 0) + "\n";
+  return json::Write(out) + "\n";
 }
 
 std::string ProfilePath(const std::string& path, int rank) {

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Golden cases on a GPU: compiles and runs them here, and compares.
+
+    run_gpu_cases.py --bin DIR --cases DIR [--runs fp32:1,bf16:1,...]
+                     [--only NAME,...] [--target sm_90a] [-j N] [--keep DIR]
+
+DIR of --bin holds dscompile and dsrun, that of --cases a folder a case (as
+tests/golden_cases/models). A run is DTYPE:TP; above one rank all share the GPU.
+Each case takes one process for the logits of all positions of all prompts, as a
+padded batch, and in fp32 two for greedy tokens: each prompt alone and all as one
+batch. Bounds are those of the conformance suite. Standard library only; the last
+lines are a table and 'N passed, N failed'.
+"""
+import argparse
+import concurrent.futures as cf
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                'support'))
+from harness import read_tensors, run, write_tensors  # noqa: E402
+
+# Relative L2 and largest error over the largest value.
+BOUNDS = {'fp32': (2e-5, 1e-4), 'fp16': (6e-3, 2e-2), 'bf16': (4e-2, 1.2e-1)}
+# Below this gap between the best logit and the next a token is open.
+SURE_MARGIN = 2e-3
+# Structurally different: grouped heads, tied or biased layers, padded batches,
+# scaled positions, windows, GPT-2's norms and positions.
+EIGHT = ['llama', 'llama-gqa-tied', 'llama-internlm-bias', 'llama-leftpad',
+         'llama-yarn', 'mistral-window', 'qwen2', 'gpt2']
+THREE = ['llama-gqa-tied', 'qwen2', 'gpt2']
+RUNS = [('fp32', 1, None), ('bf16', 1, None), ('fp16', 1, EIGHT),
+        ('fp32', 2, EIGHT), ('bf16', 2, EIGHT), ('fp32', 4, THREE)]
+
+
+def claimed():
+    """The cases that the CPU passes."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, 'conformance_cases.txt'), encoding='utf-8') as f:
+        rows = [l.split() for l in f if l.strip() and not l.startswith('#')]
+    return sorted({name for row in rows for name in row[0].split(',')})
+
+
+class Case:
+    """A golden case as one padded batch."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.name = os.path.basename(folder)
+        with open(os.path.join(folder, 'golden.json'), encoding='utf-8') as f:
+            self.meta = json.load(f)
+        gold = read_tensors(os.path.join(folder, 'golden.safetensors'))
+        self.prompts, self.logits, self.greedy = [], [], []
+        if 'input_ids' in gold:
+            shape, ids = gold['input_ids']
+            mask = gold['attention_mask'][1]
+            want_shape, want = gold['logits']
+            self.vocab = want_shape[-1]
+            for b in range(shape[0]):
+                keep = [i for i in range(b * shape[1], (b + 1) * shape[1])
+                        if mask[i]]
+                self.prompts.append([ids[i] for i in keep])
+                self.logits.append([x for i in keep for x in want[
+                    i * self.vocab:(i + 1) * self.vocab]])
+                self.greedy.append(None)
+            return
+        for i in range(self.meta.get('prompts', 1)):
+            self.prompts.append(gold[f'{i}.input_ids'][1])
+            want_shape, want = gold[f'{i}.logits']
+            self.vocab = want_shape[-1]
+            self.logits.append(want)
+            self.greedy.append(gold.get(f'{i}.greedy', (None, None))[1])
+
+    def write_feed(self, path):
+        """All prompts, padded on the left."""
+        longest = max(len(p) for p in self.prompts)
+        ids, mask = [], []
+        for p in self.prompts:
+            ids += [0] * (longest - len(p)) + p
+            mask += [0] * (longest - len(p)) + [1] * len(p)
+        shape = [len(self.prompts), longest]
+        write_tensors(path, {'input_ids': ('I64', shape, ids),
+                             'attention_mask': ('I64', shape, mask)})
+
+    def rows(self, got):
+        """A prompt's logits in the fetched batch, for each prompt."""
+        longest = max(len(p) for p in self.prompts)
+        for i, p in enumerate(self.prompts):
+            end = (i + 1) * longest * self.vocab
+            yield got[end - len(p) * self.vocab:end]
+
+
+def compare(got, want, dtype, band):
+    """-> (agrees, relative L2, largest error)."""
+    if len(got) != len(want) or not all(math.isfinite(x) for x in got):
+        return False, math.inf, math.inf
+    num = math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)))
+    den = math.sqrt(sum(b * b for b in want)) or 1.0
+    big = max(abs(b) for b in want) or 1.0
+    worst = max(abs(a - b) for a, b in zip(got, want)) / big
+    l2, most = BOUNDS[dtype]
+    if band:
+        l2, most = max(l2, 2 * band[0]), max(most, 2.5 * band[1])
+    return num / den <= l2 and worst <= most, num / den, worst
+
+
+class Runner:
+    def __init__(self, args, scratch):
+        self.args, self.scratch = args, scratch
+
+    def tool(self, name):
+        return os.path.join(self.args.bin, name)
+
+    def greedy(self, plan, prompts, new, more):
+        """-> the new ids of each prompt, or the error."""
+        text = ';'.join(','.join(map(str, p)) for p in prompts)
+        r = run(self.tool('dsrun'), plan, '--prompt-ids', text, '-n', new,
+                '--greedy', '--ignore-eos', '--print-ids', *more, timeout=170)
+        if r.returncode != 0:
+            return f'rc {r.returncode}: {r.stderr.strip()[-400:]}'
+        return [[int(x) for x in l.split(',') if x] for l in
+                r.stdout.splitlines()]
+
+    def check_greedy(self, case, plan, more):
+        """-> what is wrong, or None."""
+        known = [(p, g) for p, g in zip(case.prompts, case.greedy) if g]
+        if not known:
+            return None
+        sure = case.meta.get('min_greedy_margin', 1) > SURE_MARGIN
+        new = max(len(g) for _, g in known)
+        # A prompt that goes on from the middle of an answer, so that sequences
+        # of a batch have different lengths.
+        batch = known + [(p + g[:3], g[3:]) for p, g in known]
+        for prompts in [known[:1], batch]:
+            got = self.greedy(plan, [p for p, _ in prompts], new, more)
+            if isinstance(got, str):
+                return got
+            for have, (_, want) in zip(got, prompts):
+                if sure and have[:len(want)] != want:
+                    return f'{have} for {want} in a batch of {len(prompts)}'
+        return None
+
+    def check(self, job):
+        """-> (agrees, relative L2, what happened, seconds to compile)."""
+        case, dtype, tp = job
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory(dir=self.scratch) as tmp:
+            plan = os.path.join(tmp, 'plan')
+            r = run(self.tool('dscompile'), case.folder, '--target',
+                    self.args.target, '--dtype', dtype, '--tp', tp, '-q', '-j',
+                    2, *(['--kernel-cache', self.args.kernel_cache]
+                         if self.args.kernel_cache else []),
+                    '-o', plan, timeout=400)
+            seconds = time.monotonic() - begin
+            if r.returncode != 0:
+                return (False, math.inf, f'dscompile rc {r.returncode}: '
+                        f'{r.stderr.strip()[-400:]}', seconds)
+            more = ['--device', self.args.device]
+            if tp > 1:
+                more.append('--share-gpu')
+            feed = os.path.join(tmp, 'in.safetensors')
+            fetch = os.path.join(tmp, 'out.safetensors')
+            case.write_feed(feed)
+            r = run(self.tool('dsrun'), plan, '--feed', feed, '--fetch', fetch,
+                    *more, timeout=170)
+            if r.returncode != 0:
+                return (False, math.inf, f'dsrun --feed rc {r.returncode}: '
+                        f'{r.stderr.strip()[-400:]}', seconds)
+            got = read_tensors(fetch)['logits'][1]
+            good, worst, notes = True, 0.0, []
+            for i, (have, want) in enumerate(zip(case.rows(got), case.logits)):
+                ok, l2, most = compare(have, want, dtype,
+                                       case.meta.get('error', {}).get(dtype))
+                good, worst = good and ok, max(worst, l2)
+                notes.append(f'prompt {i} rel-L2 {l2:.1e} max {most:.1e}')
+            if dtype == 'fp32':
+                wrong = self.check_greedy(case, plan, more)
+                good = good and wrong is None
+                notes.append('greedy ok' if wrong is None
+                             else f'greedy {wrong}')
+            return good, worst, '; '.join(notes), seconds
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', required=True)
+    p.add_argument('--cases', required=True, action='append')
+    p.add_argument('--runs', default='')
+    p.add_argument('--only', default='')
+    p.add_argument('--target', default='sm_90a')
+    p.add_argument('--device', default='cuda')
+    p.add_argument('--kernel-cache', default='')
+    p.add_argument('-j', type=int, default=6)
+    a = p.parse_args()
+    folders = {}
+    for root in a.cases:
+        for name in os.listdir(root):
+            if os.path.exists(os.path.join(root, name, 'golden.safetensors')):
+                folders[name] = os.path.join(root, name)
+    only = a.only.split(',') if a.only else None
+    chosen = [tuple(x.split(':')) for x in a.runs.split(',') if x]
+    table, passed, failed = [], 0, 0
+    with tempfile.TemporaryDirectory(prefix='gpu-cases-') as scratch:
+        runner = Runner(a, scratch)
+        for dtype, tp, names in RUNS:
+            if chosen and (dtype, str(tp)) not in chosen:
+                continue
+            begin = time.monotonic()
+            jobs, missing = [], []
+            for name in names or claimed():
+                if only and name not in only:
+                    continue
+                if name in folders:
+                    jobs.append((Case(folders[name]), dtype, tp))
+                else:
+                    missing.append(name)
+            good, worst, compiling = 0, 0.0, 0.0
+            # Ranks of several launches on one GPU only wait for each other.
+            with cf.ThreadPoolExecutor(a.j if tp == 1 else 2) as pool:
+                for job, (ok, l2, text, s) in zip(jobs,
+                                                  pool.map(runner.check, jobs)):
+                    good += ok
+                    worst = max(worst, l2)
+                    compiling += s
+                    print(f'{"ok  " if ok else "FAIL"} {dtype} tp {tp} '
+                          f'{job[0].name}: {text}', flush=True)
+            for name in missing:
+                print(f'FAIL {dtype} tp {tp} {name}: the case is not here')
+            bad = len(jobs) - good + len(missing)
+            passed, failed = passed + good, failed + bad
+            table.append(f'{dtype:5} tp {tp}: {good:2} of {good + bad:2} agree, '
+                         f'worst rel-L2 {worst:.1e}, '
+                         f'{time.monotonic() - begin:5.1f} s '
+                         f'(compiling {compiling:.1f})')
+    print('\n'.join(table))
+    print(f'{passed} passed, {failed} failed')
+    sys.exit(1 if failed or not passed else 0)
+
+
+main()

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""dsrun bench beside a compiled torch decoder, at real shapes with made-up
+weights: a part of tools/gpu_check.sh.
+
+    gpu_speed.py speed-1b|speed-8b --bin DIR --stage DIR --work DIR --out DIR
+
+Each row is measured by us, by the peer, and by us again, in that order. Rows that
+there is no time for are left out and named. Prints a table with ratios; exits 1
+when one is below what is wanted of it.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(HERE)
+LLAMA_1B = os.path.join(TOP, 'tests/kernels/configs/llama-3.2-1b.json')
+LLAMA_8B = os.path.join(TOP, 'tests/kernels/configs/llama-3.1-8b.json')
+SMOLLM2 = os.path.join(TOP, 'tests/gpu/smollm2-135m.json')
+NEW = 80           # tokens that a decode row generates
+STOP_AFTER_S = 380  # no row begins later
+
+
+class Row:
+    """batch and context of a decode row; context alone of a prefill."""
+
+    def __init__(self, name, config, peer, batch, context, wanted,
+                 prefill=False):
+        self.name, self.config, self.peer = name, config, peer
+        self.batch, self.context, self.wanted = batch, context, wanted
+        self.prefill = prefill
+        self.ours, self.theirs = [], None
+
+    def plan_key(self):
+        # Kernels of long contexts are others: they have a plan of their own.
+        return (self.config, self.context if self.context > 4000 else 4096)
+
+
+def rows_of(part):
+    if part == 'speed-1b':
+        shapes = [('Llama-3.2-1B', LLAMA_1B, 'l1b')]
+    else:
+        shapes = [('Llama-3.1-8B', LLAMA_8B, 'l8b')]
+    rows = []
+    for name, config, peer in shapes:
+        rows += [Row(name, config, peer, 1, 512, 1.1),
+                 Row(name, config, peer, 1, 2048, 1.0, prefill=True),
+                 Row(name, config, peer, 8, 512, 1.1),
+                 Row(name, config, peer, 32, 512, 1.1),
+                 Row(name, config, peer, 1, 16384, 1.1)]
+    if part == 'speed-1b':
+        rows.insert(2, Row('SmolLM2-135M', SMOLLM2, 's135', 1, 512, 2.0))
+    return rows
+
+
+class Bench:
+    def __init__(self, a):
+        self.a, self.plans = a, {}
+        self.begin = time.monotonic()
+        self.lines = open(os.path.join(a.out, a.part + '.jsonl'), 'w',
+                          encoding='utf-8')
+
+    def plan(self, row):
+        key = row.plan_key()
+        if key not in self.plans:
+            path = os.path.join(self.a.work, f'plan{len(self.plans)}')
+            shutil.rmtree(path, ignore_errors=True)
+            seq = key[1] if key[1] == 4096 else key[1] + NEW + 48
+            begin = time.monotonic()
+            subprocess.run(
+                [os.path.join(self.a.bin, 'dscompile'), row.config,
+                 '--random-weights', '1', '--target', 'h200', '--dtype', 'bf16',
+                 '--max-seq-len', str(seq), '--max-batch',
+                 '32' if key[1] == 4096 else '1', '-q', '-o', path], check=True)
+            print(f'{row.name}, {seq} tokens: compiled in '
+                  f'{time.monotonic() - begin:.1f} s', flush=True)
+            self.plans[key] = path
+        return self.plans[key]
+
+    def ours(self, row):
+        """Milliseconds of a step, or of the prefill."""
+        r = subprocess.run(
+            [os.path.join(self.a.bin, 'dsrun'), 'bench', self.plan(row), '-p',
+             str(row.context), '-n', '2' if row.prefill else str(NEW), '-b',
+             str(row.batch), '-r', '5', '-o', 'json', '--device', 'cuda'],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            check=False)
+        if r.returncode != 0:
+            raise RuntimeError(f'dsrun bench: {r.stderr.strip()[-300:]}')
+        got = json.loads(r.stdout)
+        got['row'] = row.name
+        self.lines.write(json.dumps(got) + '\n')
+        self.lines.flush()
+        row.last = got
+        return got['prefill_ms' if row.prefill
+                   else 'decode_ms_per_step']['median']
+
+    def theirs(self, row):
+        spec = (f'b:{row.peer}:1:512:n:{row.context}' if row.prefill
+                else f'b:{row.peer}:{row.batch}:{row.context}:n')
+        r = subprocess.run(
+            [sys.executable, os.path.join(self.a.stage, 'peer_torch.py'), spec],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False)
+        print(''.join(l + '\n' for l in r.stdout.splitlines()
+                      if l.startswith(('torch.compile', 'b:'))), end='',
+              flush=True)
+        pattern = (r'prefill \d+: ([\d.]+) ms' if row.prefill
+                   else r'([\d.]+) ms/step')
+        m = re.search(pattern, r.stdout)
+        if m is None:
+            raise RuntimeError(f'peer {spec}: {r.stdout[-300:]}')
+        return float(m[1])
+
+    def measure(self, row):
+        row.ours.append(self.ours(row))
+        if self.a.no_peer:
+            return
+        row.theirs = self.theirs(row)
+        row.ours.append(self.ours(row))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('part', choices=('speed-1b', 'speed-8b'))
+    for flag in ('--bin', '--stage', '--work', '--out'):
+        p.add_argument(flag, required=True)
+    p.add_argument('--no-peer', action='store_true')
+    a = p.parse_args()
+    bench, bad, table = Bench(a), 0, []
+    for row in rows_of(a.part):
+        what = (f'{row.name:13} prefill {row.context}' if row.prefill else
+                f'{row.name:13} b {row.batch:2} at {row.context}')
+        if time.monotonic() - bench.begin > STOP_AFTER_S:
+            table.append(f'{what:32} left out: no time')
+            continue
+        try:
+            bench.measure(row)
+        except (RuntimeError, subprocess.CalledProcessError) as e:
+            table.append(f'{what:32} FAILED: {e}')
+            bad += 1
+            continue
+        ours = sum(row.ours) / len(row.ours)
+        text = f'{what:32} {ours:9.4f} ms'
+        if row.theirs is not None:
+            ratio = row.theirs / ours
+            text += (f'  torch.compile {row.theirs:9.4f} ms  ratio {ratio:5.2f}'
+                     f' (wanted {row.wanted})')
+            bad += ratio < row.wanted
+        if not row.prefill and 'share_of_read_bandwidth' in row.last:
+            text += (f'  {100 * row.last["share_of_read_bandwidth"]:5.1f} % of '
+                     f'{row.last["read_bandwidth"] * 1e-12:.2f} TB/s')
+        table.append(text)
+        for kind in row.last.get('kinds', []):
+            print(f'   {what}: {kind["kind"]:20} {kind["us_per_step"]:9.1f} us, '
+                  f'{kind["launches_per_step"]:.0f} launches')
+        print(text, flush=True)
+    first = rows_of(a.part)[0]
+    if first.plan_key() in bench.plans:
+        subprocess.run(
+            [os.path.join(a.bin, 'dsrun'), bench.plans[first.plan_key()],
+             '--prompt-ids', ','.join(str(i) for i in range(1, 65)), '-n', '12',
+             '--greedy', '--ignore-eos', '--print-ids', '--device', 'cuda',
+             '--report-memory', '--profile',
+             os.path.join(a.out, a.part + '.profile.json')],
+            stdout=subprocess.DEVNULL, check=False)
+    for path in bench.plans.values():
+        shutil.rmtree(path, ignore_errors=True)
+    print('\n'.join(table))
+    print(f'{len(table) - bad} rows as wanted, {bad} not')
+    sys.exit(1 if bad else 0)
+
+
+main()
