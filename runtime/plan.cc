@@ -121,8 +121,7 @@ absl::StatusOr<Plan> Plan::Check(std::shared_ptr<const std::string> plan,
     out.synthetic_ = std::make_shared<SyntheticMemory>(*out.fb_);
   }
   if (options.check_weights) {
-    const int64_t bad = FindDamagedBlock(*out.fb_, weights, options.threads);
-    if (bad >= 0) return out.DamagedBlock(bad);
+    DS_RETURN_IF_ERROR(out.CheckWeights(options.threads));
   }
   return out;
 }
@@ -199,6 +198,11 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
     out.kernels_bytes_ = out.kernels_file_.bytes();
   }
   return out;
+}
+
+absl::Status Plan::CheckWeights(int threads) const {
+  const int64_t bad = FindDamagedBlock(*fb_, weights_bytes_, threads);
+  return bad < 0 ? absl::OkStatus() : DamagedBlock(bad);
 }
 
 absl::Status Plan::DamagedBlock(uint64_t index) const {

@@ -50,6 +50,9 @@ class Plan {
   // What messages call the weights and the kernels file.
   const std::string& weights_label() const { return weights_label_; }
   const std::string& kernels_label() const { return kernels_label_; }
+  // Compares all blocks of the weights file with the plan's hashes, as Load does
+  // with check_weights.
+  absl::Status CheckWeights(int threads) const;
   // DataLoss: the hash of block `index` of the weights file is not the plan's.
   absl::Status DamagedBlock(uint64_t index) const;
   // Data and scales of weight i, inside weights() or in memory that

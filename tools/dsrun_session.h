@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/thread_pool.h"
+#include "runtime/backend/cuda/cuda_executor.h"
 #include "runtime/comm/comm.h"
 #include "runtime/engine.h"
 #include "runtime/executor.h"
@@ -51,6 +52,8 @@ class Session {
   const Plan& plan() const { return *plan_; }
   const Executor& executor() const { return *executor_; }
   Executor* mutable_executor() { return executor_.get(); }
+  // The executor when it is a GPU's, else nullptr.
+  CudaExecutor* cuda() { return cuda_; }
   // nullptr at world size 1.
   Comm* comm() { return comm_.get(); }
   // Rank 0 only.
@@ -64,20 +67,33 @@ class Session {
   explicit Session(const SessionOptions& options) : options_(options) {}
   absl::Status LoadAlone(const ChooseLimits& choose);
   absl::StatusOr<RunLimits> AgreeOnLimits(const ChooseLimits& choose);
+  // Whether the ranks run on GPUs: rank 0's choice, which the others must not
+  // have been told otherwise.
+  absl::StatusOr<bool> AgreeOnDevice();
+  // The GPU, and the target that fits it.
+  absl::Status FindGpu();
+  absl::Status PrepareOnGpu(const RunLimits& limits, int threads);
+  // Its ordinal among those that this process sees.
+  int Gpu() const;
 
   const SessionOptions options_;
   // In the order in which they need each other.
   std::unique_ptr<Comm> comm_;
   std::unique_ptr<Plan> plan_;
   std::unique_ptr<ThreadPool> pool_;
+  GpuApis apis_;
+  std::string target_;  // that runs
   std::unique_ptr<Executor> executor_;
+  CudaExecutor* cuda_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-// The ceiling that the plan's step program was compiled with for dim "T", "S"
-// (sequences) or "R"; 0 when it has no such program or dim.
-int64_t CompiledCeiling(const Plan& plan, absl::string_view dim);
+// The ceiling that the target's general step program was compiled with for dim
+// "T", "S" (sequences) or "R"; 0 when it has no such program or dim. Without a
+// target the highest of all.
+int64_t CompiledCeiling(const Plan& plan, absl::string_view dim,
+                        absl::string_view target = "");
 
 // Cores that this process may use.
 int AvailableCores();

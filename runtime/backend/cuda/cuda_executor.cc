@@ -1,6 +1,7 @@
 #include "runtime/backend/cuda/cuda_executor.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,8 +21,10 @@ namespace {
 
 // Steps under way at most: one runs, the next waits behind it.
 constexpr int kFlights = 2;
-// Looks at an event before a waiting thread lets others run.
-constexpr int kSpins = 2000;
+// Looks at an event before a waiting thread lets others run, and before it
+// sleeps between looks.
+constexpr int kSpins = 2000, kYields = 20'000;
+constexpr timespec kNap = {0, 50'000};
 
 class CudaExecutorImpl final : public CudaExecutor {
  public:
@@ -47,9 +50,11 @@ class CudaExecutorImpl final : public CudaExecutor {
 
   ~CudaExecutorImpl() override {
     if (!gpu_.MakeCurrent().ok()) return;
-    // Nothing may be under way when what it works on goes.
-    if (failed_.ok()) cuda_.StreamSynchronize(run_->stream.get());
-    if (failed_.ok()) cuda_.StreamSynchronize(run_->download.get());
+    // Nothing may be under way when what it works on goes. After a failure
+    // whatever frees the memory waits, or the ranks' watchdog ends the process.
+    for (const Flight& f : flights_) {
+      if (f.used && failed_.ok()) failed_ = WaitFor(f.done.get());
+    }
   }
 
   absl::Status Init() {
@@ -164,7 +169,11 @@ absl::Status CudaExecutorImpl::WaitFor(CUevent event) {
     }
     // A lost rank's part of a collective never comes.
     if (run_->comm != nullptr) DS_RETURN_IF_ERROR(run_->comm->Check());
-    if (spins > kSpins) sched_yield();
+    if (spins > kYields) {
+      nanosleep(&kNap, nullptr);
+    } else if (spins > kSpins) {
+      sched_yield();
+    }
   }
 }
 

@@ -14,7 +14,7 @@ absl::Status Initialise(const CudaApi& cuda) {
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "the GPU's driver does not start: ", CudaStatus(cuda, result).message(),
-      "; look at nvidia-smi, or run with --device cpu"));
+      "; look at nvidia-smi, or use a plan with target cpu"));
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ absl::StatusOr<DeviceInfo> DescribeDevice(const CudaApi& cuda, int ordinal) {
   if (count == 0) {
     return absl::FailedPreconditionError(
         "the driver finds no GPU; look at nvidia-smi and "
-        "CUDA_VISIBLE_DEVICES, or run with --device cpu");
+        "CUDA_VISIBLE_DEVICES, or use a plan with target cpu");
   }
   if (ordinal < 0 || ordinal >= count) {
     return absl::FailedPreconditionError(

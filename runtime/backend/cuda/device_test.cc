@@ -23,9 +23,10 @@ TEST(GpuContext, RefusesADriverThatIsTooOld) {
   fake.driver = 12040;
   const absl::Status s = GpuContext::Open(fake.cuda(), 0).status();
   EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(s.message(),
-            "libcuda.so.1: the driver is of CUDA 12.4; CUDA 13.0 or newer is "
-            "needed (driver 580); update the driver, or run with --device cpu");
+  EXPECT_EQ(
+      s.message(),
+      "libcuda.so.1: the driver is of CUDA 12.4; CUDA 13.0 or newer is "
+      "needed (driver 580); update the driver, or use a plan with target cpu");
 }
 
 TEST(GpuContext, RefusesADeviceThatIsNotThere) {

@@ -63,8 +63,8 @@ absl::Status CheckDriver(const CudaApi& cuda) {
   return absl::FailedPreconditionError(absl::StrCat(
       "libcuda.so.1: the driver is of CUDA ", VersionText(version), "; CUDA ",
       VersionText(kOldestDriver),
-      " or newer is needed (driver 580); update the driver, or run with "
-      "--device cpu"));
+      " or newer is needed (driver 580); update the driver, or use a "
+      "plan with target cpu"));
 }
 
 absl::Status CudaStatus(const CudaApi& cuda, CudaResult result) {
@@ -94,7 +94,7 @@ absl::StatusOr<const CudaApi*> LoadCuda() {
          reinterpret_cast<void**>(&api.DriverGetVersion)}};
     constexpr const char* kNames[] = {"libcuda.so.1"};
     constexpr absl::string_view kRemedy =
-        "install the NVIDIA driver 580 or newer, or run with --device cpu";
+        "install the NVIDIA driver 580 or newer, or use a plan with target cpu";
     absl::Status status = OpenGpuLibrary(kNames, first, kRemedy);
     if (status.ok()) status = CheckDriver(api);
     if (status.ok()) status = OpenGpuLibrary(kNames, symbols, kRemedy);
@@ -111,7 +111,7 @@ absl::StatusOr<const CublasLtApi*> LoadCublasLt() {
     return OpenGpuLibrary(
         kNames, symbols,
         "install cuBLAS 13 (nvidia-cublas) and put its folder into "
-        "LD_LIBRARY_PATH, or run with --device cpu");
+        "LD_LIBRARY_PATH, or use a plan with target cpu");
   }();
   return AsTable(opened, &api);
 }
@@ -124,7 +124,7 @@ absl::StatusOr<const NcclApi*> LoadNccl() {
     return OpenGpuLibrary(
         kNames, symbols,
         "install NCCL 2.18 or newer (nvidia-nccl-cu13) and put its folder "
-        "into LD_LIBRARY_PATH, or run with --device cpu");
+        "into LD_LIBRARY_PATH, or use a plan with target cpu");
   }();
   return AsTable(opened, &api);
 }
