@@ -1,11 +1,13 @@
 // Compares the GPU's kernels with plain loops over doubles, or times them.
 //
-//   gpu_kernel_check [--only=FAMILY[,...]] [--time] [--compile-only]
-//                    [--target=sm_90a] [--threads=N] [--cache=DIR] [--list]
+//   gpu_kernel_check [--only=FAMILY[,...]] [--time] [--sweep[=TEXT]]
+//                    [--compile-only] [--target=sm_90a] [--threads=N]
+//                    [--cache=DIR] [--list]
 //
 // Families: linear, decode, tile, rows, sample, service. Prints a line for each
 // case that fails and a last one with the counts; exits 1 when one failed.
-// --compile-only needs no GPU.
+// --sweep times ways to cut the linear layers whose name has the text in it
+// (timing_sweep.h). --compile-only needs no GPU.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -23,14 +25,15 @@
 #include "tests/gpu/gpu_device.h"
 #include "tests/gpu/run_cases.h"
 #include "tests/gpu/timing.h"
+#include "tests/gpu/timing_sweep.h"
 
 namespace deepslice {
 namespace {
 
 struct Options {
   std::vector<std::string> only;
-  bool time = false, compile_only = false, list = false;
-  std::string target = "sm_90a", cache;
+  bool time = false, sweep = false, compile_only = false, list = false;
+  std::string target = "sm_90a", cache, sweep_text;
   int threads = 4;
 
   bool Wants(absl::string_view family) const {
@@ -48,6 +51,11 @@ bool Parse(int argc, char** argv, Options* o) {
     absl::string_view arg = argv[i];
     if (arg == "--time") {
       o->time = true;
+    } else if (arg == "--sweep") {
+      o->sweep = true;
+    } else if (absl::ConsumePrefix(&arg, "--sweep=")) {
+      o->sweep = true;
+      o->sweep_text = std::string(arg);
     } else if (arg == "--compile-only") {
       o->compile_only = true;
     } else if (arg == "--list") {
@@ -78,7 +86,10 @@ int Run(const Options& options) {
   const GpuTarget& gpu = target->gpu;
   std::vector<GpuCaseEntry> entries;
   std::vector<Timing> timings;
-  if (options.time) {
+  std::vector<LinearSweep> sweeps;
+  if (options.sweep) {
+    sweeps = LinearSweeps(gpu, options.sweep_text);
+  } else if (options.time) {
     const auto add = [&](const char* family, auto make) {
       if (!options.Wants(family)) return;
       for (Timing& t : make(gpu)) timings.push_back(std::move(t));
@@ -102,7 +113,10 @@ int Run(const Options& options) {
   for (const Timing& t : timings) {
     specs.insert(specs.end(), t.specs.begin(), t.specs.end());
   }
-  if (options.time) {
+  for (const LinearSweep& s : sweeps) {
+    for (const LinearCut& cut : s.cuts) specs.push_back(cut.spec);
+  }
+  if (options.time || options.sweep) {
     std::vector<GpuCaseEntry> service;
     AddServiceCases(gpu, &service);
     for (const GpuCaseEntry& e : service) {
@@ -122,7 +136,7 @@ int Run(const Options& options) {
       CompiledKernels::Make(specs, gpu, jit);
   if (!kernels.ok()) return Fail(kernels.status());
   std::printf("%zu kernels of %zu cases ready after %.1f s\n",
-              kernels->size(), entries.size() + timings.size(),
+              kernels->size(), entries.size() + timings.size() + sweeps.size(),
               absl::ToDoubleSeconds(absl::Now() - begin));
   std::fflush(stdout);
   if (options.compile_only) return kernels->failed() > 0 ? 1 : 0;
@@ -132,6 +146,11 @@ int Run(const Options& options) {
   if (!device.ok()) return Fail(device.status());
   std::printf("%s, %d multiprocessors\n", (*device)->name().c_str(),
               (*device)->multiprocessors());
+  if (options.sweep) {
+    const absl::Status printed =
+        PrintSweeps(sweeps, gpu, &*kernels, device->get());
+    return printed.ok() ? 0 : Fail(printed);
+  }
   if (options.time) {
     const absl::Status printed =
         PrintTimings(timings, gpu, &*kernels, device->get());
@@ -151,8 +170,9 @@ int main(int argc, char** argv) {
   if (!deepslice::Parse(argc, argv, &options)) {
     std::fprintf(stderr,
                  "usage: gpu_kernel_check [--only=FAMILY[,...]] [--time]\n"
-                 "         [--compile-only] [--target=sm_90a] [--threads=N]\n"
-                 "         [--cache=DIR] [--list]\n"
+                 "         [--sweep[=TEXT]] [--compile-only]\n"
+                 "         [--target=sm_90a] [--threads=N] [--cache=DIR]\n"
+                 "         [--list]\n"
                  "families: linear, decode, tile, rows, sample, service;\n"
                  "with --time: linear, attention, rows\n");
     return 2;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/linear.h"
 #include "tests/gpu/run_cases.h"
 
 namespace deepslice {
@@ -44,6 +45,13 @@ struct Timing {
       TimingMemory* memory, int i)>
       params;
 };
+
+// A linear layer of a model: "1b qkv 2048x3072 t8".
+struct ModelLinear {
+  std::string name;
+  LinearShape shape;
+};
+std::vector<ModelLinear> ModelLinears(const std::vector<int64_t>& tokens);
 
 std::vector<Timing> LinearTimings(const GpuTarget& target);
 std::vector<Timing> AttentionTimings(const GpuTarget& target);

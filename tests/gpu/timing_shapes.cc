@@ -169,7 +169,7 @@ Timing SampleTiming(const std::string& name, SamplerRecord record,
 
 }  // namespace
 
-std::vector<Timing> LinearTimings(const GpuTarget& target) {
+std::vector<ModelLinear> ModelLinears(const std::vector<int64_t>& tokens) {
   struct Model {
     const char* name;
     int64_t hidden, qkv, attn, gate_up, vocab;
@@ -177,21 +177,18 @@ std::vector<Timing> LinearTimings(const GpuTarget& target) {
   const Model models[] = {{"1b", 2048, 3072, 2048, 16384, 128256},
                           {"8b", 4096, 6144, 4096, 28672, 128256},
                           {"smollm2", 576, 960, 576, 3072, 49152}};
-  std::vector<Timing> timings;
+  std::vector<ModelLinear> linears;
   for (const Model& m : models) {
-    for (const int64_t tokens : {1, 8, 32}) {
+    for (const int64_t n : tokens) {
       const auto add = [&](const char* what, LinearShape s) {
-        s.tokens = tokens;
+        s.tokens = n;
         s.x_stride = s.in;
         s.y_stride = s.gated ? s.out / 2 : s.out;
         s.residual_stride = s.residual ? s.y_stride : 0;
         s.eps = 1e-5;
-        const std::optional<KernelSpec> spec = SpecializeLinear(s, target);
-        if (!spec.has_value()) return;
-        timings.push_back(
-            LinearTiming(absl::StrCat("linear ", m.name, " ", what, " ", s.in,
-                                      "x", s.out, " t", tokens),
-                         s, *spec));
+        linears.push_back({absl::StrCat(m.name, " ", what, " ", s.in, "x",
+                                        s.out, " t", n),
+                           s});
       };
       LinearShape qkv;
       qkv.in = m.hidden, qkv.out = m.qkv;
@@ -218,6 +215,18 @@ std::vector<Timing> LinearTimings(const GpuTarget& target) {
       head.y = DType::kF32;
       add("lm_head", head);
     }
+  }
+  return linears;
+}
+
+std::vector<Timing> LinearTimings(const GpuTarget& target) {
+  std::vector<Timing> timings;
+  for (const ModelLinear& linear : ModelLinears({1, 8, 32})) {
+    const std::optional<KernelSpec> spec =
+        SpecializeLinear(linear.shape, target);
+    if (!spec.has_value()) continue;
+    timings.push_back(LinearTiming(absl::StrCat("linear ", linear.name),
+                                   linear.shape, *spec));
   }
   return timings;
 }
