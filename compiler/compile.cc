@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<CompileTarget>> ParseTargets(
     DS_ASSIGN_OR_RETURN(CompileTarget target, ParseTarget(name));
     for (size_t i = 0; i < targets.size(); ++i) {
       if (targets[i].name != target.name) continue;
-      return absl::InvalidArgumentError(absl::StrFormat(
+      return absl::FailedPreconditionError(absl::StrFormat(
           "--target %s: is %s, as %s is; name each architecture once", name,
           target.name, names[i]));
     }
@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<CompileTarget>> ParseTargets(
     targets.push_back(std::move(target));
   }
   if (targets.empty()) {
-    return absl::InvalidArgumentError("--target: none; name cpu, h200, ...");
+    return absl::FailedPreconditionError("--target: none; name cpu, h200, ...");
   }
   return targets;
 }

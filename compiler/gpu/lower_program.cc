@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/gpu/folds.h"
 #include "compiler/gpu/lower_attention.h"
+#include "compiler/gpu/value_places.h"
 #include "kernels/cuda/linear.h"
 #include "kernels/cuda/rows.h"
 #include "schema/base/checked_math.h"
@@ -23,185 +23,48 @@ namespace {
 using Ref = LoweredOperand;
 using Second = ElementwiseShape::Second;
 
-int64_t Columns(const Value* v) { return v->type.dims[1].size; }
 // The tags of encodings that are no quantised ones are those of dtypes.
 DType StoredType(const Weight* w) { return static_cast<DType>(w->encoding); }
 
-class Lowering {
+absl::Status CheckGraph(const Graph& graph) {
+  if (graph.returns().size() != 1) {
+    return absl::UnimplementedError(
+        absl::StrFormat("%d results; GPU programs have one, the logits",
+                        graph.returns().size()));
+  }
+  const Value* logits = graph.returns()[0];
+  if (logits->producer == nullptr || logits->type.rank() != 2 ||
+      !(logits->type.dims[0] == Dim("R"))) {
+    return absl::UnimplementedError(
+        absl::StrFormat("%%%s: %s; GPU programs return logits [R, vocab]",
+                        logits->name, TypeText(logits->type)));
+  }
+  return absl::OkStatus();
+}
+
+class Lowering : private ValuePlaces {
  public:
   Lowering(const ProgramRequest& request, SpecTable* kernels)
-      : r_(request),
-        graph_(*request.graph),
+      : ValuePlaces(request, kernels),
         fused_(request.bucket > 0 && request.bucket <= kMaxLinearTokens),
-        folds_(graph_, fused_),
-        b_(request.bucket == 0 ? "step"
-                               : absl::StrCat("decode_", request.bucket),
-           request.bucket, Dims(request), kernels) {
-    for (size_t i = 0; i < graph_.weights().size(); ++i) {
-      weights_[graph_.weights()[i].get()] = static_cast<int>(i);
-    }
-    for (size_t i = 0; i < graph_.states().size(); ++i) {
-      states_[graph_.states()[i].get()] = static_cast<int>(i);
-    }
-  }
+        folds_(graph_, fused_) {}
 
   absl::StatusOr<LoweredProgram> Run() {
-    DS_RETURN_IF_ERROR(CheckGraph());
-    FindPlaces();
-    AddInputs();
     for (const auto& n : graph_.nodes()) {
       if (folds_.IsFolded(n.get())) continue;
       DS_RETURN_IF_ERROR(
           Annotate(Lower(*n), "%", n->result->name, ": ", n->def().spelling));
     }
-    const int logits = buffers_.at(graph_.returns()[0]);
+    const int logits = BufferOf(graph_.returns()[0]);
     AddSampling(logits);
     return std::move(b_).Finish({logits});
   }
 
  private:
-  static std::vector<ScheduledDim> Dims(const ProgramRequest& r) {
-    const int64_t tokens = r.bucket > 0 ? r.bucket : r.ceilings.max_step_tokens;
-    std::vector<ScheduledDim> dims = {{"T", tokens},
-                                      {"R", tokens},
-                                      {"S", r.ceilings.max_batch},
-                                      {"B", r.ceilings.blocks_per_seq()}};
-    const int64_t tile = r.bucket > 0 ? 0 : TileTokens(r);
-    // A sequence's last tile may be of one token.
-    if (tile > 0) {
-      dims.push_back({"Q", CeilDiv(tokens, tile) + r.ceilings.max_batch});
-    }
-    return dims;
-  }
-
-  // Of the graph's attention; 0 when there is none.
-  static int64_t TileTokens(const ProgramRequest& r) {
-    for (const auto& n : r.graph->nodes()) {
-      if (!IsAttention(*n)) continue;
-      const AttentionShape shape = ShapeOfAttention(*n, r);
-      if (shape.heads > 0) return AttentionTileTokens(shape, *r.target);
-    }
-    return 0;
-  }
-
-  absl::Status CheckGraph() const {
-    if (graph_.returns().size() != 1) {
-      return absl::UnimplementedError(
-          absl::StrFormat("%d results; GPU programs have one, the logits",
-                          graph_.returns().size()));
-    }
-    const Value* logits = graph_.returns()[0];
-    if (logits->producer == nullptr || logits->type.rank() != 2 ||
-        !(logits->type.dims[0] == Dim("R"))) {
-      return absl::UnimplementedError(
-          absl::StrFormat("%%%s: %s; GPU programs return logits [R, vocab]",
-                          logits->name, TypeText(logits->type)));
-    }
-    return absl::OkStatus();
-  }
-
-  // ---- values ---------------------------------------------------------------
-
-  // What is float whatever the activations are: the logits, and what becomes
-  // them without an operation. What an all-gather reads is padded.
-  void FindPlaces() {
-    for (const Value* v = graph_.returns()[0]; v != nullptr;) {
-      floats_.push_back(v);
-      const Node* p = v->producer;
-      v = p->op == OpKind::kAllGather || p->op == OpKind::kAddBias ? p->in(0)
-                                                                   : nullptr;
-      if (v != nullptr && v->producer == nullptr) break;
-    }
-    for (const auto& n : graph_.nodes()) {
-      if (n->op == OpKind::kAllGather) {
-        padded_[n->in(0)] =
-            CeilDiv(n->i(attr::AllGather::total), r_.place.world);
-      }
-    }
-  }
-
-  DType TypeOf(const Value* v) const {
-    const bool is_float =
-        std::find(floats_.begin(), floats_.end(), v) != floats_.end();
-    return is_float ? DType::kF32 : r_.activations;
-  }
-
-  // The value's buffer, made when it is asked for first.
-  int BufferOf(const Value* v) {
-    const auto found = buffers_.find(v);
-    if (found != buffers_.end()) return found->second;
-    const std::string& rows = v->type.dims[0].symbol;
-    const auto padded = padded_.find(v);
-    const int buffer =
-        padded != padded_.end()
-            ? b_.AddBuffer(v->name, TypeOf(v),
-                           {{b_.DimMaximum(rows), -1}, {padded->second, -1}})
-            : b_.AddBuffer(v->name, TypeOf(v),
-                           {{0, b_.DimIndex(rows)}, {Columns(v), -1}});
-    buffers_[v] = buffer;
-    return buffer;
-  }
-  // Another value that lies as v does, under that name.
-  int BufferLike(const Value* v, absl::string_view name, int64_t columns) {
-    return b_.AddBuffer(
-        name, TypeOf(v),
-        {{0, b_.DimIndex(v->type.dims[0].symbol)}, {columns, -1}});
-  }
-  int64_t Stride(int buffer) const {
-    return b_.program().buffers[buffer].extents.back().size;
-  }
-  Ref Operand(const Value* v) {
-    return v == nullptr ? Ref::None() : Ref::Buffer(BufferOf(v));
-  }
-  Ref Operand(const Weight* w) const {
-    return w == nullptr ? Ref::None() : Ref::Weight(weights_.at(w));
-  }
-  Ref Input(absl::string_view name) const {
-    for (const int b : b_.program().inputs) {
-      if (b_.program().buffers[b].name == name) return Ref::Buffer(b);
-    }
-    return Ref::None();
-  }
-  // Of a gather, or none.
-  Ref Rows(const Node* gather) {
-    return gather == nullptr ? Ref::None()
-                             : Operand(gather->in(operand::GatherRows::rows));
-  }
-
-  static CountDim CountOf(const Value* v) {
-    return v->type.dims[0].symbol == "R" ? CountDim::kRows : CountDim::kTokens;
-  }
-  int64_t RowsOf(const Value* v) const {
-    return b_.DimMaximum(v->type.dims[0].symbol);
-  }
-
-  void AddInputs() {
-    const auto dim = [&](const char* name) {
-      return LoweredExtent{0, b_.DimIndex(name)};
-    };
-    for (const auto& p : graph_.params()) {
-      std::vector<LoweredExtent> extents;
-      for (const Dim& d : p->type.dims) {
-        extents.push_back(d.is_symbol()
-                              ? LoweredExtent{0, b_.DimIndex(d.symbol)}
-                              : LoweredExtent{d.size, -1});
-      }
-      buffers_[p.get()] = b_.AddInput(p->name, p->type.dtype, extents);
-    }
-    if (b_.program().dims.size() > 4) {
-      tiles_ = b_.AddInput("tiles", DType::kI32, {dim("Q"), {4, -1}});
-      b_.set_tile_tokens(TileTokens(r_));
-    }
-    sampled_ = b_.AddInput("sampled", DType::kI32, {dim("R")});
-    samplers_ = b_.AddInput("samplers", DType::kU32, {dim("R"), {8, -1}});
-  }
-
-  // ---- nodes ----------------------------------------------------------------
-
   absl::Status Lower(const Node& n) {
     // A rank that owns no head, no column or no vocabulary has nothing to do,
     // unless others wait for its part.
-    if (Columns(n.result) == 0 && padded_.count(n.result) == 0) {
+    if (Columns(n.result) == 0 && !IsPadded(n.result)) {
       return absl::OkStatus();
     }
     switch (n.op) {
@@ -263,6 +126,12 @@ class Lowering {
                s.has_sampled ? Ref::Buffer(sampled_) : Ref::None()},
               BufferOf(n.result));
     return absl::OkStatus();
+  }
+
+  // The rows that a gather wants, or none.
+  Ref Rows(const Node* gather) {
+    return gather == nullptr ? Ref::None()
+                             : Operand(gather->in(operand::GatherRows::rows));
   }
 
   // All of the buffer's rows: the embedding in a table without rows.
@@ -357,7 +226,7 @@ class Lowering {
     const Weight* w = n.weight(operand::Linear::w);
     const int64_t out = w->type.dims[0].size, in = w->type.dims[1].size;
     if (out == 0) {
-      if (padded_.count(fold.y) > 0) {
+      if (IsPadded(fold.y)) {
         Zeros(fold.y, fold.y->name, BufferOf(fold.y));
       }
       return absl::OkStatus();
@@ -447,7 +316,7 @@ class Lowering {
             fold.x->name, DTypeName(TypeOf(fold.x)), w->name,
             EncodingName(w->encoding)));
       }
-      b_.Gemm(name, BufferOf(fold.x), weights_.at(w),
+      b_.Gemm(name, BufferOf(fold.x), IndexOf(w),
               product_adds ? BufferOf(residual) : -1, product);
     }
     if (!more) return absl::OkStatus();
@@ -499,7 +368,7 @@ class Lowering {
     const Ref positions = param(A::positions, Q::positions);
     const Ref slots = param(A::slots, Q::slots);
     const Ref blocks = param(A::blocks, Q::blocks);
-    const Ref state = Ref::State(states_.at(n.state));
+    const Ref state = Ref::State(IndexOf(n.state));
     const Ref freqs = fused_row ? Operand(n.weight(Q::freqs)) : Ref::None();
     if (r_.bucket > 0) {
       const DecodeAttention d = SpecializeDecodeAttention(s, *r_.target);
@@ -539,7 +408,7 @@ class Lowering {
     UngatherShape s;
     s.type = TypeOf(n.result);
     s.world = r_.place.world;
-    s.part = padded_.at(in);
+    s.part = Stride(BufferOf(in));
     s.total = n.i(attr::AllGather::total);
     s.count = CountOf(n.result);
     s.max_rows = RowsOf(n.result);
@@ -576,23 +445,15 @@ class Lowering {
     }
   }
 
-  const ProgramRequest& r_;
-  const Graph& graph_;
   const bool fused_;  // linears are kernels of ours
   const Folds folds_;
-  ProgramBuilder b_;
-  absl::flat_hash_map<const Weight*, int> weights_;
-  absl::flat_hash_map<const State*, int> states_;
-  absl::flat_hash_map<const Value*, int> buffers_;
-  absl::flat_hash_map<const Value*, int64_t> padded_;  // columns
-  std::vector<const Value*> floats_;
-  int tiles_ = -1, sampled_ = -1, samplers_ = -1;
 };
 
 }  // namespace
 
 absl::StatusOr<LoweredProgram> LowerProgram(const ProgramRequest& request,
                                             SpecTable* kernels) {
+  DS_RETURN_IF_ERROR(CheckGraph(*request.graph));
   return Lowering(request, kernels).Run();
 }
 

@@ -287,6 +287,18 @@ TEST(LowerForGpu, RefusesQuantisedWeights) {
                   kUnimplemented, "encoding i8_row: GPU targets take f32");
 }
 
+TEST(LowerForGpu, RefusesGraphsThatReturnOtherThanLogits) {
+  DS_ASSERT_OK_AND_ASSIGN(const Graph g, ParseGraph(R"(
+    graph @m {
+      param %ids : i32[T]
+      weight @table : f32[131, 20] role(embed)
+      %h = embed(%ids, @table) {begin=0}
+      return %h
+    })"));
+  DS_EXPECT_ERROR(LowerForGpu(g, Ceilings(), {}, Hopper()), kUnimplemented,
+                  "target sm_90a: %h: f32[T, 20]; GPU programs return logits");
+}
+
 TEST(LowerForGpu, RefusesStepsThatNoGridHolds) {
   const std::vector<Graph> ranks = GoldenGraphs("qwen2", 1, "bf16");
   StepCeilings c = Ceilings();
