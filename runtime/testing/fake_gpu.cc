@@ -483,11 +483,11 @@ int FakeGpu::Enter(const char* function) {
     --failure->second.good;
     return 0;
   }
-  return failure->second.result;
+  return failure->second.bad-- > 0 ? failure->second.result : 0;
 }
 
-void FakeGpu::Fail(const std::string& function, int result, int good) {
-  failures_[function] = {result, good};
+void FakeGpu::Fail(const std::string& function, int result, int good, int bad) {
+  failures_[function] = {result, good, bad};
 }
 
 int FakeGpu::calls(const std::string& function) const {

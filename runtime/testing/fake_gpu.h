@@ -57,8 +57,9 @@ class FakeGpu {
   size_t cublas_version = 130100;
 
   // The named call ("MemAlloc", "Matmul") fails with `result`, after `good`
-  // calls that still succeed.
-  void Fail(const std::string& function, int result, int good = 0);
+  // calls that still succeed, `bad` times.
+  void Fail(const std::string& function, int result, int good = 0,
+            int bad = 1 << 30);
   // How often it was called.
   int calls(const std::string& function) const;
 
@@ -101,7 +102,7 @@ class FakeGpu {
 
  private:
   struct Failure {
-    int result, good;
+    int result, good, bad;
   };
   CudaApi cuda_;
   CublasLtApi cublaslt_;

@@ -108,6 +108,7 @@ class CudaExecutorImpl final : public CudaExecutor {
   };
 
   absl::Status Run(const StepBatch& batch);
+  absl::Status Keep(const absl::Status& status);
   absl::Status Upload(const StepBatch& batch, int parity);
   absl::Status UploadTable(const StepBatch& batch, int parity);
   absl::Status RunProgram(int parity);
@@ -385,7 +386,12 @@ absl::Status CudaExecutorImpl::Execute(const StepBatch& batch) {
     return absl::InternalError(
         "step: the ids of the steps before were not asked for");
   }
-  failed_ = Run(batch);
+  return Keep(Run(batch));
+}
+
+// The first failure ends the run, and the other ranks hear of it.
+absl::Status CudaExecutorImpl::Keep(const absl::Status& status) {
+  failed_ = status;
   if (!failed_.ok() && run_->comm != nullptr) run_->comm->Abort(failed_);
   return failed_;
 }
@@ -396,16 +402,13 @@ absl::StatusOr<const float*> CudaExecutorImpl::Logits() {
   auto* logits = reinterpret_cast<float*>(run_->logits.data());
   if (step_ == 0 || previous_rows_ == 0) return logits;
   const int parity = static_cast<int>((step_ - 1) % kFlights);
-  failed_ = WaitFor(flights_[parity].done.get());
-  if (failed_.ok()) {
-    failed_ = Check(
-        cuda_.MemcpyDtoHAsync(
-            logits, run_->programs[program_].steps[parity].logits,
-            previous_rows_ * vocab_size() * sizeof(float), run_->stream.get()),
-        "copying logits");
-  }
-  if (failed_.ok()) failed_ = Drain();
-  if (!failed_.ok()) return failed_;
+  DS_RETURN_IF_ERROR(Keep(WaitFor(flights_[parity].done.get())));
+  DS_RETURN_IF_ERROR(Keep(Check(
+      cuda_.MemcpyDtoHAsync(
+          logits, run_->programs[program_].steps[parity].logits,
+          previous_rows_ * vocab_size() * sizeof(float), run_->stream.get()),
+      "copying logits")));
+  DS_RETURN_IF_ERROR(Keep(Drain()));
   return logits;
 }
 
@@ -431,11 +434,7 @@ absl::StatusOr<absl::Span<const int32_t>> CudaExecutorImpl::Sampled() {
   --num_pending_;
   if (!keeps_sampled_) return SampleOnHost();
   const Flight& flight = flights_[parity];
-  failed_ = WaitFor(flight.done.get());
-  if (!failed_.ok()) {
-    if (run_->comm != nullptr) run_->comm->Abort(failed_);
-    return failed_;
-  }
+  DS_RETURN_IF_ERROR(Keep(WaitFor(flight.done.get())));
   sampled_.assign(run_->host_ids(parity),
                   run_->host_ids(parity) + flight.sampled_rows);
   return absl::MakeConstSpan(sampled_);

@@ -1,8 +1,9 @@
 #include "runtime/backend/cuda/cuda_executor.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
@@ -13,6 +14,7 @@
 #include "schema/base/file.h"
 #include "schema/base/status_matchers.h"
 #include "schema/synthetic.h"
+#include "tests/support/plan_builder.h"
 
 namespace deepslice {
 namespace {
@@ -490,6 +492,65 @@ TEST(CudaExecutor, EveryFailureIsAnErrorAndFreesAll) {
       EXPECT_EQ(fake.contexts, 0) << call;
     }
   }
+}
+
+TEST(CudaExecutor, EveryFailureOfAStepIsAnError) {
+  const GpuTestPlan plan;
+  for (const char* call :
+       {"CtxSetCurrent", "MemcpyHtoDAsync", "MemcpyDtoHAsync", "EventRecord",
+        "EventQuery", "StreamWaitEvent", "LaunchKernelEx", "Matmul",
+        "MatrixLayoutSetAttribute", "StreamBeginCapture", "StreamEndCapture",
+        "GraphInstantiate", "GraphUpload", "GraphLaunch"}) {
+    FakeGpu fake;
+    Prepared p = Prepare(&fake, plan);
+    DS_ASSERT_OK(p.executor.status());
+    fake.Fail(call, kCudaIllegalAddress, 1);
+    const OwnedBatch batch(*p.executor->get(), {{0, 0, {7}}});
+    absl::Status failed;
+    for (int step = 0; step < 6 && failed.ok(); ++step) {
+      failed = p->Execute(batch.view());
+      if (failed.ok()) failed = p->Sampled().status();
+    }
+    EXPECT_EQ(failed.code(), absl::StatusCode::kInternal) << call;
+    if (failed.ok()) continue;
+    EXPECT_FALSE(p->Execute(batch.view()).ok()) << call;
+    fake.Fail(call, 0);
+    p.executor->reset();
+    EXPECT_EQ(fake.allocated(), 0) << call;
+  }
+}
+
+// As with a folder: the weights file is read, not its mapping.
+TEST(CudaExecutor, ReadsTheWeightsFile) {
+  FakeGpu fake;
+  InstallTestKernels(&fake);
+  GpuTestPlan made(5'300'000);
+  const std::string folder =
+      testing::TempDir() + "/gpu_plan_" + std::to_string(getpid());
+  TestPlan as_files;
+  as_files.weights = made.weights;
+  flatbuffers::FlatBufferBuilder b;
+  fb::FinishPlanBuffer(b, fb::Plan::Pack(b, &made.plan));
+  fb::GetPlan(b.GetBufferPointer())->UnPackTo(&as_files.plan);
+  std::vector<TestPlan> ranks;
+  ranks.push_back(std::move(as_files));
+  WritePlanFolder(folder, ranks);
+  DS_ASSERT_OK(WriteFile(folder + "/kernels.bin", made.kernels));
+  const GpuApis apis = fake.apis();
+  auto plan = Plan::Load(folder, 0, {.check_weights = false});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  {
+    auto executor = PrepareCuda(apis, *plan, {}, {.threads = 3});
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    const OwnedBatch batch(**executor, {{0, 0, {7}}});
+    DS_ASSERT_OK((*executor)->Execute(batch.view()));
+    EXPECT_EQ(ToIds(*(*executor)->Sampled()), Ids{made.Next(7)});
+  }
+  ASSERT_EQ(truncate(plan->weights_path().c_str(), 4'500'000), 0);
+  const absl::Status s = PrepareCuda(apis, *plan, {}, {}).status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kDataLoss);
+  ExpectSays(s, "can't read bytes 4500000 to ");
+  ExpectSays(s, "the file was cut");
 }
 
 TEST(CudaExecutor, TunesOnceAndKeepsTheChoice) {

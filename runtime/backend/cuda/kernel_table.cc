@@ -12,9 +12,6 @@
 namespace deepslice {
 namespace {
 
-// What a launch gets without being asked for.
-constexpr int64_t kDefaultSharedBytes = 48 << 10;
-
 std::string Label(const fb::Kernel& k) {
   const flatbuffers::String* s = k.label() == nullptr ? k.entry() : k.label();
   return absl::CHexEscape(absl::string_view(s->data(), s->size()));
@@ -108,7 +105,8 @@ absl::StatusOr<KernelTable> KernelTable::Load(
     // Lazy loading is not for the first step, nor for a graph's capture.
     if (r == kCudaSuccess) r = gpu.cuda().FuncLoad(function);
     if (r != kCudaSuccess) return Refused(gpu, plan, i, k, r);
-    if (shared[i] > kDefaultSharedBytes) {
+    // Beyond 48 KiB, static memory included, a launch wants it said before.
+    if (shared[i] > 0) {
       DS_RETURN_IF_ERROR(gpu.Check(
           gpu.cuda().FuncSetAttribute(function, kFunctionMaxDynamicShared,
                                       static_cast<int>(shared[i])),
