@@ -111,7 +111,7 @@ void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
   app.add_option("--max-step-tokens,--max-num-batched-tokens",
                  o.max_step_tokens,
                  "tokens of one step, longer prompts run in chunks; default "
-                 "512")
+                 "512, of GPUs alone 2048")
       ->type_name("TOKENS")
       ->check(WholeNumber(1, 1 << 20));
   app.add_option("--kv-block", o.kv_block,
@@ -160,7 +160,7 @@ int Main(int argc, char** argv) {
       "--dtype int8 -o plan/",
       "dscompile");
   app.set_version_flag("--version", "dscompile " DEEPSLICE_VERSION
-                                    ", writes plan format 1, target cpu");
+                                    ", writes plan format 1, targets cpu and cuda");
   CompileOptions o;
   bool quiet = false;
   AddOptions(app, o, &quiet);

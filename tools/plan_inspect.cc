@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/synthetic_weights.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/dtype.h"
 #include "schema/encoding.h"
@@ -89,7 +90,7 @@ void AddSharedMemory(const fb::Plan& plan, json::Value* v) {
   }
   v->Set("cache_bytes_per_block", per_block);
   v->Set("cache_block_tokens", block);
-  v->Set("weights_bytes", static_cast<int64_t>(plan.weights_bytes()));
+  v->Set("weights_bytes", static_cast<int64_t>(WeightMemoryBytes(plan)));
 }
 
 json::Value WeightsJson(const fb::Plan& plan) {
@@ -108,6 +109,10 @@ json::Value WeightsJson(const fb::Plan& plan) {
       row.Set("scales_offset", static_cast<int64_t>(w->scales_offset()));
     }
     if (w->source() != nullptr) row.Set("source", w->source()->str());
+    // As text: JSON's integers end at 2^63.
+    if (w->origin() == fb::WeightOrigin::Synthetic) {
+      row.Set("seed", absl::StrCat(w->seed()));
+    }
     list.Add(std::move(row));
   }
   return list;
@@ -291,10 +296,13 @@ std::string InspectText(const json::Value& v) {
   absl::StrAppendFormat(&out, "\nweights\n  %12s %12s  %-7s %s\n", "offset",
                         "bytes", "coding", "name, shape, source");
   for (const json::Value& w : v.Find("weights")->items()) {
-    absl::StrAppendFormat(&out, "  %12s %12s  %-7s @%s %s = %s\n",
-                          Text(w, "offset"), Text(w, "bytes"),
-                          Text(w, "encoding"), Text(w, "name"),
-                          Shape(*w.Find("shape")), Text(w, "source"));
+    absl::StrAppendFormat(
+        &out, "  %12s %12s  %-7s @%s %s = %s%s\n", Text(w, "offset"),
+        Text(w, "bytes"), Text(w, "encoding"), Text(w, "name"),
+        Shape(*w.Find("shape")), Text(w, "source"),
+        w.Find("seed") == nullptr
+            ? ""
+            : absl::StrCat(", made up from seed ", Text(w, "seed")));
   }
   const json::Value& text = *v.Find("text");
   absl::StrAppendFormat(
