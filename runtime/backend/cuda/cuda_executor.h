@@ -49,10 +49,10 @@ class CudaExecutor : public Executor {
 
 // Takes all memory, loads kernels and weights (whose blocks are checked here:
 // the plan may be loaded without check_weights), connects the ranks, chooses
-// algorithms. `apis` and `plan` must outlive it; apis.cublaslt may be null when
-// LoadCublasLt is to be asked. FailedPrecondition when the machine or the
-// device does not fit the plan, ResourceExhausted with numbers, DataLoss for
-// damaged weights and kernels.
+// algorithms. The tables of `apis` and `plan` must outlive it; apis.cublaslt
+// may be null when LoadCublasLt is to be asked. FailedPrecondition when the
+// machine or the device does not fit the plan, ResourceExhausted with numbers,
+// DataLoss for damaged weights and kernels.
 absl::StatusOr<std::unique_ptr<CudaExecutor>> PrepareCuda(
     const GpuApis& apis, const Plan& plan, const RunLimits& limits,
     const CudaOptions& options);

@@ -28,22 +28,6 @@ bool HasGemm(const fb::Program& p) {
   return false;
 }
 
-// An all-gather leaves a block a rank, as far apart as the compiled ceiling of
-// the rows says: kernels rely on it, so a run must not lower that dim.
-std::vector<bool> FixedDims(const fb::Program& p) {
-  std::vector<bool> fixed(p.dims()->size());
-  for (const fb::Step* s : *p.steps()) {
-    if (s->kind() != fb::StepKind::Collective ||
-        s->collective()->kind() != fb::CollectiveKind::AllGather) {
-      continue;
-    }
-    const fb::Buffer& in = *p.buffers()->Get(s->collective()->input());
-    const int32_t dim = in.extents()->Get(0)->dim();
-    if (dim >= 0) fixed[dim] = true;
-  }
-  return fixed;
-}
-
 class InputPlacer {
  public:
   int64_t Place(int64_t bytes) {
@@ -99,7 +83,6 @@ absl::StatusOr<ProgramSizes> ResolveProgram(const fb::Program& program,
   ProgramSizes out;
   out.program = &program;
   const bool bucket = program.bucket() > 0;
-  const std::vector<bool> fixed = FixedDims(program);
   for (uint32_t d = 0; d < program.dims()->size(); ++d) {
     const fb::NamedDim& dim = *program.dims()->Get(d);
     const absl::string_view name = Name(dim.name());
@@ -107,7 +90,7 @@ absl::StatusOr<ProgramSizes> ResolveProgram(const fb::Program& program,
     if (name == "R") out.rows_dim = static_cast<int>(d);
     if (name == "Q") out.tiles_dim = static_cast<int>(d);
     int64_t value = dim.maximum();
-    if (!bucket && !fixed[d] && d < run.dims.size()) {
+    if (!bucket && d < run.dims.size()) {
       value = std::min(value, run.dims[d]);
     }
     out.dims.push_back(value);
