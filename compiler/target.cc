@@ -16,17 +16,17 @@ namespace {
 
 // Sizes from the compute capability tables of NVIDIA's programming guide.
 struct Architecture {
-  const char* name;   // of machine code
+  const char* name;  // of machine code
   int major, minor;
-  int num_sms;        // of the largest card
-  int shared_kib;     // most dynamic shared memory of a block
+  int num_sms;     // of the largest card
+  int shared_kib;  // most dynamic shared memory of a block
 };
 constexpr Architecture kArchitectures[] = {
-    {"sm_80", 8, 0, 108, 163},  {"sm_86", 8, 6, 84, 99},
-    {"sm_87", 8, 7, 16, 163},   {"sm_89", 8, 9, 142, 99},
-    {"sm_90a", 9, 0, 132, 227}, {"sm_100", 10, 0, 148, 227},
+    {"sm_80", 8, 0, 108, 163},   {"sm_86", 8, 6, 84, 99},
+    {"sm_87", 8, 7, 16, 163},    {"sm_89", 8, 9, 142, 99},
+    {"sm_90a", 9, 0, 132, 227},  {"sm_100", 10, 0, 148, 227},
     {"sm_103", 10, 3, 160, 227}, {"sm_110", 11, 0, 20, 227},
-    {"sm_120", 12, 0, 188, 99}, {"sm_121", 12, 1, 48, 99},
+    {"sm_120", 12, 0, 188, 99},  {"sm_121", 12, 1, 48, 99},
 };
 // PTX runs on any later card, so it asks for no more than the smallest has.
 constexpr int kPtxSharedKib = 99;
@@ -109,8 +109,7 @@ absl::StatusOr<CompileTarget> ParseTarget(absl::string_view name) {
     if (plain == Plain(a.name)) return Make(a, /*ptx=*/false);
     if (plain == Plain(Ptx(a))) return Make(a, /*ptx=*/true);
     // sm_90 for sm_90a: every card of 9.0 runs both.
-    if (absl::StartsWith(plain, "sm") &&
-        capability == 10 * a.major + a.minor) {
+    if (absl::StartsWith(plain, "sm") && capability == 10 * a.major + a.minor) {
       CompileTarget t = Make(a, /*ptx=*/false);
       t.note = absl::StrCat("--target ", name, ": compiled as ", a.name,
                             ", which every card of ", a.major, ".", a.minor,
@@ -137,12 +136,14 @@ absl::StatusOr<CompileTarget> ParseTarget(absl::string_view name) {
   }
   for (const Card& card : kCards) cards.push_back(card.name);
   const std::string allowed = absl::StrCat(
-      absl::StrJoin(machine, ", "), "; compute_80 and so on for PTX; cards: ",
-      absl::StrJoin(cards, ", "));
+      absl::StrJoin(machine, ", "),
+      "; compute_80 and so on for PTX; cards: ", absl::StrJoin(cards, ", "));
   if (capability > 0 && capability < 80) {
-    return absl::UnimplementedError(absl::StrCat(
-        "--target ", name, ": GPUs before 8.0 lack bf16 and are not "
-        "supported; allowed: ", allowed));
+    return absl::UnimplementedError(
+        absl::StrCat("--target ", name,
+                     ": GPUs before 8.0 lack bf16 and are not "
+                     "supported; allowed: ",
+                     allowed));
   }
   known.insert(known.end(), cards.begin(), cards.end());
   const std::string nearest = NearestName(absl::AsciiStrToLower(name), known);

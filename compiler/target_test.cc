@@ -51,10 +51,10 @@ TEST(ParseTarget, KnowsCardsByAnySpelling) {
 
 TEST(ParseTarget, HintsAtTheNearestName) {
   DS_EXPECT_ERROR(ParseTarget("h20"), kInvalidArgument,
-                    "--target h20: unknown; the nearest is h200; allowed: cpu, "
-                    "sm_80");
+                  "--target h20: unknown; the nearest is h200; allowed: cpu, "
+                  "sm_80");
   DS_EXPECT_ERROR(ParseTarget("zzzzzzzzzzzz"), kInvalidArgument,
-                    "--target zzzzzzzzzzzz: unknown; allowed: cpu");
+                  "--target zzzzzzzzzzzz: unknown; allowed: cpu");
   DS_EXPECT_ERROR(ParseTarget("sm_70"), kUnimplemented, "GPUs before 8.0");
   DS_EXPECT_ERROR(ParseTarget("sm_900"), kInvalidArgument, "unknown");
   DS_EXPECT_ERROR(ParseTarget(""), kInvalidArgument, "unknown");

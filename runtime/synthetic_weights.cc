@@ -85,9 +85,9 @@ const void* SyntheticMemory::data(const fb::Weight& w) const {
 absl::Status SyntheticMemory::FillNow(int threads) {
   const uint64_t bytes = WeightMemoryBytes(plan_) - plan_.weights_bytes();
   struct sysinfo info;
-  const uint64_t have = sysinfo(&info) == 0
-                            ? static_cast<uint64_t>(info.totalram) * info.mem_unit
-                            : ~uint64_t{0};
+  const uint64_t have =
+      sysinfo(&info) == 0 ? static_cast<uint64_t>(info.totalram) * info.mem_unit
+                          : ~uint64_t{0};
   void* memory = MAP_FAILED;
   if (bytes <= have) {
     memory = mmap(nullptr, std::max<uint64_t>(bytes, 1), PROT_READ | PROT_WRITE,
@@ -99,9 +99,8 @@ absl::Status SyntheticMemory::FillNow(int threads) {
         " MiB; this machine has ", have >> 20,
         " MiB; compile with more ranks (--tp) or a smaller --dtype"));
   }
-  memory_.reset(static_cast<char*>(memory), [bytes](char* p) {
-    munmap(p, std::max<uint64_t>(bytes, 1));
-  });
+  memory_.reset(static_cast<char*>(memory),
+                [bytes](char* p) { munmap(p, std::max<uint64_t>(bytes, 1)); });
 
   struct Part {
     const fb::Weight* weight;

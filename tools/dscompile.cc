@@ -159,8 +159,9 @@ int Main(int argc, char** argv) {
       "Compiles a checkpoint to one plan per rank: dscompile SRC --tp 4 "
       "--dtype int8 -o plan/",
       "dscompile");
-  app.set_version_flag("--version", "dscompile " DEEPSLICE_VERSION
-                                    ", writes plan format 1, targets cpu and cuda");
+  app.set_version_flag("--version",
+                       "dscompile " DEEPSLICE_VERSION
+                       ", writes plan format 1, targets cpu and cuda");
   CompileOptions o;
   bool quiet = false;
   AddOptions(app, o, &quiet);

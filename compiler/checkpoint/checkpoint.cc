@@ -37,9 +37,10 @@ void MakeElements(const TensorInfo& t, int64_t begin, int64_t end, float* out) {
   const int64_t width = t.row_elements();
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t col = 0; col < width; ++col) {
-      *out++ = made.mean + made.scale * (made.transposed
-                                             ? SyntheticUnit(made.key, col, row)
-                                             : SyntheticUnit(made.key, row, col));
+      *out++ =
+          made.mean + made.scale * (made.transposed
+                                        ? SyntheticUnit(made.key, col, row)
+                                        : SyntheticUnit(made.key, row, col));
     }
   }
 }

@@ -38,7 +38,7 @@ enum class Storage : uint8_t {
 // SyntheticUnit(key, r, c), which float holds exactly.
 struct SyntheticTensor {
   uint64_t seed = 0;
-  uint64_t key = 0;         // SyntheticTensorKey of the seed and the name
+  uint64_t key = 0;  // SyntheticTensorKey of the seed and the name
   float mean = 0;
   float scale = 1;          // a power of two
   bool transposed = false;  // the tensor's shape is [in, out]

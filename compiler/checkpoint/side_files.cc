@@ -87,10 +87,10 @@ absl::Status CheckTemplateSize(absl::string_view text) {
 absl::StatusOr<json::Value> ReadConfigObject(const std::string& path) {
   DS_ASSIGN_OR_RETURN(json::Value value, ReadObject(path));
   if (value.is_null()) {
-    return absl::NotFoundError(absl::StrCat(
-        path,
-        ": no such file; a model needs its config.json beside the "
-        "weights: download it too"));
+    return absl::NotFoundError(
+        absl::StrCat(path,
+                     ": no such file; a model needs its config.json beside the "
+                     "weights: download it too"));
   }
   return value;
 }

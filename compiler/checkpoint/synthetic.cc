@@ -17,14 +17,16 @@ namespace {
 absl::Status RefuseOther(const std::string& path) {
   if (DirectoryExists(path)) return absl::OkStatus();
   if (!FileExists(path)) {
-    return absl::NotFoundError(absl::StrCat(
-        path, ": no such file or folder; with --random-weights give a "
-              "config.json or its folder"));
+    return absl::NotFoundError(
+        absl::StrCat(path,
+                     ": no such file or folder; with --random-weights give a "
+                     "config.json or its folder"));
   }
   if (absl::EndsWith(path, ".json")) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": not a .json file; with --random-weights give a config.json or "
-            "its folder"));
+      path,
+      ": not a .json file; with --random-weights give a config.json or "
+      "its folder"));
 }
 
 }  // namespace

@@ -215,12 +215,11 @@ class NvrtcCompiler final : public KernelCompiler {
     for (const std::string& o : options) option_texts.push_back(o.c_str());
     const std::string source = absl::StrCat("#include \"", spec.source, "\"\n");
     NvrtcProgram program(nvrtc_);
-    int result = nvrtc_.create_program(program.address(), source.c_str(),
-                                       "kernel.cu", texts.size(), texts.data(),
-                                       names.data());
+    int result =
+        nvrtc_.create_program(program.address(), source.c_str(), "kernel.cu",
+                              texts.size(), texts.data(), names.data());
     if (result == 0) {
-      result =
-          nvrtc_.add_name_expression(program.get(), spec.entry.c_str());
+      result = nvrtc_.add_name_expression(program.get(), spec.entry.c_str());
     }
     if (result != 0) return error(nvrtc_.error_string(result));
     result = nvrtc_.compile_program(program.get(), option_texts.size(),

@@ -48,8 +48,7 @@ class Folder {
   // Files of that name below, at any depth.
   std::vector<std::string> Find(const std::string& name) const {
     std::vector<std::string> out;
-    for (const auto& e :
-         std::filesystem::recursive_directory_iterator(path_)) {
+    for (const auto& e : std::filesystem::recursive_directory_iterator(path_)) {
       if (e.path().filename() == name) out.push_back(e.path());
     }
     return out;
@@ -71,7 +70,9 @@ TEST(Jit, CompilesEachSpecOnceAndInOrder) {
   EXPECT_EQ(compiler->compiled(), 2);
   EXPECT_EQ(made[0].image, made[2].image);
   EXPECT_NE(made[0].image, made[1].image);
-  EXPECT_TRUE(absl::StartsWith(made[1].image, "\x7f" "ELF"));
+  EXPECT_TRUE(absl::StartsWith(made[1].image,
+                               "\x7f"
+                               "ELF"));
   EXPECT_TRUE(absl::StrContains(made[1].entry, "FillRandomIf"))
       << made[1].entry;
   EXPECT_TRUE(made[0].log.empty());
@@ -94,9 +95,8 @@ TEST(Jit, MakesPtx) {
   ASSERT_NE(compiler, nullptr);
   DS_ASSERT_OK_AND_ASSIGN(
       const auto made,
-      compiler->CompileAll({FillRandom()}, {.name = "compute_80",
-                                            .major = 8,
-                                            .ptx = true}));
+      compiler->CompileAll({FillRandom()},
+                           {.name = "compute_80", .major = 8, .ptx = true}));
   EXPECT_TRUE(absl::StrContains(made[0].image, ".target sm_80"));
   EXPECT_TRUE(absl::StrContains(made[0].image, made[0].entry));
   EXPECT_EQ(made[0].image.back(), '\0');
@@ -129,8 +129,8 @@ TEST(Jit, RefusesTargetsThatNvrtcLacks) {
   const auto compiler = Open();
   ASSERT_NE(compiler, nullptr);
   DS_EXPECT_ERROR(
-      compiler->CompileAll({FillRandom()}, {.name = "sm_99", .major = 9,
-                                            .minor = 9}),
+      compiler->CompileAll({FillRandom()},
+                           {.name = "sm_99", .major = 9, .minor = 9}),
       kFailedPrecondition, "--target sm_99: NVRTC ");
 }
 
@@ -158,15 +158,14 @@ TEST(KernelCache, IsFoundAgainAndHasTextToRead) {
   EXPECT_EQ(found[0].entry, made[0].entry);
   const auto texts = folder.Find("kernel.cu");
   ASSERT_EQ(texts.size(), 1u);
-  DS_ASSERT_OK_AND_ASSIGN(const std::string text,
-                          ReadFile(texts[0], 1 << 20));
+  DS_ASSERT_OK_AND_ASSIGN(const std::string text, ReadFile(texts[0], 1 << 20));
   EXPECT_TRUE(absl::StartsWith(text, "// FillRandom<bf16> of fill_random.cuh"));
   EXPECT_TRUE(absl::StrContains(text, "// ==== base.cuh"));
 
   // Another entry, another target: other keys.
   DS_ASSERT_OK(second->CompileAll({FillRandom("float")}, Hopper()));
-  DS_ASSERT_OK(second->CompileAll({FillRandom()},
-                                  {.name = "sm_80", .major = 8}));
+  DS_ASSERT_OK(
+      second->CompileAll({FillRandom()}, {.name = "sm_80", .major = 8}));
   EXPECT_EQ(second->compiled(), 2);
 }
 
@@ -181,7 +180,8 @@ TEST(KernelCache, RecompilesWhatIsDamaged) {
   std::string flipped = made[0].image;
   flipped[flipped.size() / 2] ^= 1;
   int compiled = compiler->compiled();
-  for (const auto& [path, bytes] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& [path, bytes] :
+       std::vector<std::pair<std::string, std::string>>{
            {image, flipped},
            {image, made[0].image.substr(0, 100)},
            {image, ""},

@@ -23,9 +23,9 @@ constexpr char kSummary[] = "kernel.txt";
 const char* ImageName(bool ptx) { return ptx ? "kernel.ptx" : "kernel.cubin"; }
 
 std::string SummaryOf(const CompiledKernel& kernel) {
-  return absl::StrCat(
-      "entry ", kernel.entry, "\nsha256 ",
-      Sha256Hex(absl::StrCat(kernel.entry, "\n", kernel.image)), "\n");
+  return absl::StrCat("entry ", kernel.entry, "\nsha256 ",
+                      Sha256Hex(absl::StrCat(kernel.entry, "\n", kernel.image)),
+                      "\n");
 }
 
 // With all folders above it.
@@ -37,7 +37,8 @@ bool MakeFolder(const std::string& path) {
 }
 
 void RemoveEntry(const std::string& path) {
-  for (const char* name : {kText, kSummary, ImageName(true), ImageName(false)}) {
+  for (const char* name :
+       {kText, kSummary, ImageName(true), ImageName(false)}) {
     unlink(JoinPath(path, name).c_str());
   }
   rmdir(path.c_str());

@@ -12,9 +12,9 @@ namespace {
 
 const EmbeddedKernelFile* FindFile(absl::string_view name) {
   const EmbeddedKernelFile* end = kKernelFiles + kKernelFilesCount;
-  const auto it = std::find_if(
-      kKernelFiles, end,
-      [&](const EmbeddedKernelFile& f) { return name == f.name; });
+  const auto it =
+      std::find_if(kKernelFiles, end,
+                   [&](const EmbeddedKernelFile& f) { return name == f.name; });
   return it == end ? nullptr : it;
 }
 
@@ -25,17 +25,16 @@ absl::string_view IncludedName(absl::string_view line) {
   return begin < end ? line.substr(begin + 1, end - begin - 1) : "";
 }
 
-absl::Status Visit(absl::string_view name,
-                   std::vector<absl::string_view>* seen,
+absl::Status Visit(absl::string_view name, std::vector<absl::string_view>* seen,
                    std::vector<const EmbeddedKernelFile*>* out) {
   if (std::find(seen->begin(), seen->end(), name) != seen->end()) {
     return absl::OkStatus();
   }
   const EmbeddedKernelFile* file = FindFile(name);
   if (file == nullptr) {
-    return absl::InternalError(absl::StrCat(
-        "kernels/cuda/", name,
-        ": not embedded; name it in kernels/cuda/meson.build"));
+    return absl::InternalError(
+        absl::StrCat("kernels/cuda/", name,
+                     ": not embedded; name it in kernels/cuda/meson.build"));
   }
   seen->push_back(file->name);
   for (const absl::string_view line : absl::StrSplit(file->text, '\n')) {

@@ -24,16 +24,15 @@ std::string Variable(const char* name) {
 
 // The library's names in a folder, or by themselves when it is "".
 void AddNames(const std::string& folder, std::vector<std::string>* out) {
-  for (const char* name :
-       {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
     out->push_back(folder.empty() ? name : JoinPath(folder, name));
   }
 }
 
 // In a folder, its lib folders and where PyPI's wheels put it below one.
 void AddFolder(const std::string& folder, std::vector<std::string>* out) {
-  for (const char* below : {"", "lib64", "lib", "nvidia/cu13/lib",
-                            "nvidia/cuda_nvrtc/lib"}) {
+  for (const char* below :
+       {"", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"}) {
     AddNames(*below == '\0' ? folder : JoinPath(folder, below), out);
   }
 }

@@ -1,5 +1,7 @@
 // A plan of --random-weights holds no numbers, and is the plan of a checkpoint
 // that holds them: the same bytes in memory, the same logits, at every tp.
+#include "compiler/random_weights.h"
+
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -11,7 +13,6 @@
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/checkpoint/test_files.h"
 #include "compiler/compile.h"
-#include "compiler/random_weights.h"
 #include "compiler/test_checkpoint.h"
 #include "gtest/gtest.h"
 #include "runtime/comm/local.h"
@@ -87,8 +88,8 @@ std::vector<float> Logits(const std::vector<Plan>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     threads.emplace_back([&, r] {
       ThreadPool pool(1);
-      auto executor = Executor::Prepare(ranks[r], {.max_batch = 2},
-                                        comms[r].get(), &pool);
+      auto executor =
+          Executor::Prepare(ranks[r], {.max_batch = 2}, comms[r].get(), &pool);
       ASSERT_TRUE(executor.ok()) << executor.status();
       std::vector<int32_t> positions, slots(ids.size(), 1), blocks;
       for (size_t i = 0; i < ids.size(); ++i) positions.push_back(i);

@@ -136,13 +136,12 @@ void Catalogue::Compile() {
   options.threads = std::max(1u, std::thread::hardware_concurrency());
   options.verbose = true;
   DS_ASSERT_OK_AND_ASSIGN(const auto compiler, KernelCompiler::Open(options));
-  DS_ASSERT_OK_AND_ASSIGN(const auto again, KernelCompiler::Open({
-                              .threads = 1, .verbose = true}));
+  DS_ASSERT_OK_AND_ASSIGN(
+      const auto again, KernelCompiler::Open({.threads = 1, .verbose = true}));
   for (const auto& [name, wanted] : wanted_) {
     const auto begin = std::chrono::steady_clock::now();
-    DS_ASSERT_OK_AND_ASSIGN(
-        const std::vector<CompiledKernel> made,
-        compiler->CompileAll(wanted.specs, wanted.target));
+    DS_ASSERT_OK_AND_ASSIGN(const std::vector<CompiledKernel> made,
+                            compiler->CompileAll(wanted.specs, wanted.target));
     uint64_t bytes = 0;
     int registers = 0;
     for (size_t i = 0; i < made.size(); ++i) {
@@ -154,8 +153,8 @@ void Catalogue::Compile() {
       const int spills = NumberBefore(made[i].log, " bytes spill stores");
       EXPECT_GE(stack, 0) << label << ": " << made[i].log;
       EXPECT_LE(std::max(stack, spills), AllowedBytes(label))
-          << name << ": " << label << " (" << wanted.specs[i].entry << "): "
-          << stack << " bytes of stack, " << spills << " spilt";
+          << name << ": " << label << " (" << wanted.specs[i].entry
+          << "): " << stack << " bytes of stack, " << spills << " spilt";
     }
     // A sample once more, alone.
     std::vector<KernelSpec> sample;
