@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/attention_tuning.h"
 #include "schema/base/check.h"
 
 namespace deepslice {
@@ -14,7 +15,7 @@ namespace {
 
 // Of attention_decode.cuh, attention_append.cuh, attention_tile.cuh and
 // attention_simple.cuh.
-constexpr int64_t kDecodeThreads = 128, kAppendThreads = 256;
+constexpr int64_t kAppendThreads = 256;
 constexpr int64_t kTileThreads = 128, kTileWarps = 4, kSimpleThreads = 256;
 constexpr int64_t kAppendTokens = 32, kAppendHeads = 4;
 // Parts whose weights one block joins; also what its shared memory holds.
@@ -71,34 +72,20 @@ bool TensorCore(const AttentionShape& s) {
 
 // ---- decode -----------------------------------------------------------------
 
-struct DecodeChoice {
-  int64_t rows = 0;    // query heads of a block; 0: the simple kernel
-  int64_t passes = 1;  // blocks that share the query heads of a KV head
-  int64_t even = 1;    // parts that fill the GPU when sequences are alike
-  int64_t most = 1;    // parts of a sequence that is longer than the others
-};
-
-DecodeChoice ChooseDecode(const AttentionShape& s, const GpuTarget& target) {
-  DecodeChoice c;
+// Query heads of a block of the kernel on tensor cores; 0: the simple kernel.
+int64_t DecodeRows(const AttentionShape& s) {
   if (!TensorCore(s) || s.head_dim % 32 != 0 || s.head_dim > 256 ||
       s.block_tokens % 32 != 0 || s.out_stride % 4 != 0) {
-    return c;
+    return 0;
   }
   // The joined sums of more rows of a large head do not fit 48 KiB.
   const int64_t most_rows = s.head_dim > 128 ? 8 : 16;
-  c.passes = CeilDiv(s.group, most_rows);
-  c.rows = CeilDiv(s.group, c.passes);
-  // What registers let an SM hold: one block alone cannot cover the memory's
-  // latency.
-  const int64_t resident = s.head_dim > 64 ? 2 : 3;
-  const int64_t alike = s.tokens * s.kv_heads * c.passes;
-  const int64_t slots = resident * target.num_sms;
-  c.even = std::clamp<int64_t>(slots / alike, 1,
-                               std::min(kMaxParts, CeilDiv(s.max_context, 64)));
-  // Blocks without a part cost about a microsecond a wave: half a wave of them.
-  c.most = std::max(c.even, std::min({int64_t{8}, s.max_context / 2048,
-                                      CeilDiv(slots * 3 / 2, alike)}));
-  return c;
+  return CeilDiv(s.group, CeilDiv(s.group, most_rows));
+}
+
+// Blocks that share the query heads of a KV head.
+int64_t DecodePasses(const AttentionShape& s) {
+  return CeilDiv(s.group, DecodeRows(s));
 }
 
 KernelSpec SimpleDecode(const AttentionShape& s, const GpuTarget& target) {
@@ -157,32 +144,77 @@ TileChoice ChooseTile(const AttentionShape& s, const GpuTarget& target) {
 
 }  // namespace
 
+DecodeTuning TuneDecode(const AttentionShape& shape, const GpuTarget& target) {
+  const AttentionShape s = Normalise(shape);
+  DecodeTuning c;
+  if (DecodeRows(s) == 0) return c;
+  // What registers let an SM hold: one block alone cannot cover the memory's
+  // latency.
+  const int64_t resident = s.head_dim > 64 ? 2 : 3;
+  const int64_t alike = s.tokens * s.kv_heads * DecodePasses(s);
+  const int64_t slots = resident * target.num_sms;
+  c.even = std::clamp<int64_t>(slots / alike, 1,
+                               std::min(kMaxParts, CeilDiv(s.max_context, 64)));
+  // Blocks without a part cost about a microsecond a wave: half a wave of them.
+  c.most = std::max(c.even, std::min({int64_t{8}, s.max_context / 2048,
+                                      CeilDiv(slots * 3 / 2, alike)}));
+  return c;
+}
+
+bool DecodeFits(const AttentionShape& shape, const DecodeTuning& t) {
+  const AttentionShape s = Normalise(shape);
+  const int64_t rows = DecodeRows(s);
+  if (rows == 0) return false;
+  // The arrays of DecodeBlock.
+  const int64_t sums = 4 * t.warps * rows * (s.head_dim + 4 + 2);
+  const int64_t rotated = 2 * (rows + 1) * (s.head_dim + 32);
+  const int64_t inbox =
+      t.cluster > 1 ? 4 * rows * s.head_dim + t.cluster * (16 + 8 * rows) : 0;
+  const int64_t small = 2 * s.head_dim + 4 * s.rotary_dim + 4 * rows + 64;
+  return sums + rotated + inbox + small <= 48 << 10;
+}
+
 DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
                                           const GpuTarget& target) {
+  return SpecializeDecodeAttention(shape, target, TuneDecode(shape, target));
+}
+
+DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
+                                          const GpuTarget& target,
+                                          const DecodeTuning& tuning) {
   const AttentionShape s = Normalise(shape);
-  const DecodeChoice c = ChooseDecode(s, target);
+  const int64_t rows = DecodeRows(s);
   DecodeAttention result;
-  if (c.rows == 0) {
+  if (rows == 0) {
     result.kernel = SimpleDecode(s, target);
     return result;
   }
+  const DecodeTuning& c = tuning;
+  DS_CHECK(DecodeFits(s, c) && (c.cluster == 1 || target.hopper()));
+  const int64_t passes = DecodePasses(s);
   KernelSpec& spec = result.kernel;
   spec.source = "attention_decode.cuh";
   spec.entry = absl::StrCat(
-      "AttentionDecode<", CudaTypeName(s.type), ", ", HeadsArg(s), ", ",
-      KeysArg(s), ", ", RotaryArg(s), ", ", RowsArg(s, s.out_stride), ", ",
-      c.rows, ", ", c.even, ", ", c.most, ">");
+      c.cluster > 1 ? "AttentionDecodeCluster<" : "AttentionDecode<",
+      CudaTypeName(s.type), ", ", HeadsArg(s), ", ", KeysArg(s), ", ",
+      RotaryArg(s), ", ", RowsArg(s, s.out_stride), ", ");
+  absl::StrAppend(&spec.entry, "DecodePlan<", rows, ", ", c.warps, ", ",
+                  c.cluster, ", ", c.even, ", ", c.most, ", ");
+  absl::StrAppend(&spec.entry, c.min_part, ", ", c.own_part, ">>");
   spec.label = absl::StrCat("attention_decode ", ShapeLabel(s), " t", s.tokens,
                             " parts ", c.even, "..", c.most);
-  spec.grid = {GridExtent{.times = s.kv_heads * c.passes},
+  spec.grid = {GridExtent{.times = s.kv_heads * passes},
                GridExtent{.dim = CountDim::kTokens},
                GridExtent{.times = c.most}};
-  spec.block = {kDecodeThreads, 1, 1};
+  spec.block = {static_cast<uint32_t>(32 * c.warps), 1, 1};
   spec.programmatic = target.hopper();
-  if (c.most > 1) {
-    const int64_t heads = s.tokens * s.kv_heads * c.passes;
-    result.scratch_bytes = heads * c.most * c.rows * (s.head_dim + 4) * 4;
-    result.sync_words = heads;
+  if (c.most > c.cluster) {
+    // Of each slice that a block of a cluster joins.
+    const int64_t slices = s.tokens * s.kv_heads * passes * c.cluster;
+    const int64_t slice = CeilDiv(rows * s.head_dim / 4, c.cluster);
+    result.scratch_bytes =
+        slices * (c.most / c.cluster) * (slice + rows) * 16;
+    result.sync_words = slices;
   }
   return result;
 }

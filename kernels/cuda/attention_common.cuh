@@ -140,6 +140,45 @@ __device__ __forceinline__ float2 Rotate(float2 pair, float2 angle) {
                      pair.x * angle.y + pair.y * angle.x);
 }
 
+// Elements that move at once.
+template <typename T, int n>
+struct __align__(n * sizeof(T)) AttentionVector {
+  T x[n];
+};
+
+// Units u .. u + n - 1 of a head, of which n divides all borders, on their way
+// from a row to where they are kept rotated.
+template <typename Rotary, typename T, int n>
+struct RotatedUnits {
+  using Vector = AttentionVector<T, n>;
+  Vector first = {}, second = {};
+
+  __device__ __forceinline__ void Load(const T* head, int u) {
+    first = *reinterpret_cast<const Vector*>(head + Rotary::First(u));
+    if (u < Rotary::half) {
+      second = *reinterpret_cast<const Vector*>(head + Rotary::Second(u));
+    }
+  }
+  // angle(j): cosine and sine of unit j.
+  template <typename F>
+  __device__ __forceinline__ void Turn(F angle, int u) {
+    if (u >= Rotary::half) return;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float2 y = Rotate(
+          make_float2(ToFloat(first.x[j]), ToFloat(second.x[j])), angle(u + j));
+      first.x[j] = FromFloat<T>(y.x);
+      second.x[j] = FromFloat<T>(y.y);
+    }
+  }
+  __device__ __forceinline__ void Store(T* head, int u) const {
+    *reinterpret_cast<Vector*>(head + Rotary::First(u)) = first;
+    if (u < Rotary::half) {
+      *reinterpret_cast<Vector*>(head + Rotary::Second(u)) = second;
+    }
+  }
+};
+
 __device__ __forceinline__ constexpr int CeilDiv(int a, int b) {
   return (a + b - 1) / b;
 }

@@ -1,102 +1,40 @@
 // One token of each sequence: rotates q and k, appends k and v, attends over
 // the keys. A block takes one part of the keys of one KV head, for up to 16
-// query heads that read it; the block of a head that ends last joins the parts.
+// query heads that read it.
 //
 // The token's own key and value never come back through the cache: the block of
-// part 0 holds them in shared memory and adds them to its sums itself.
+// the last part, the shortest, holds them in shared memory and adds them to its
+// sums itself. Keys and values of earlier tokens are asked for before the kernel
+// before this one has ended (base.cuh says why that is allowed).
 #pragma once
 
-#include "attention_decode_loop.cuh"
+#include "attention_decode_join.cuh"
 
-// Rows are query heads of a KV head, kRows at a time. Grid: kv_heads * kPasses,
-// tokens, kMost parts: parts that a short sequence lacks come last. A part's
-// scratch: float[kRows][dim] sums, then float[kRows][4] with the maximum and
-// the sum of weights.
-template <typename Heads, int kRows, int kMost>
-struct DecodeScratch {
-  static constexpr int64_t kPart = kRows * (Heads::dim + 4);
-  // head: counts KV heads (and passes) of all tokens.
-  __device__ static float* Part(float* scratch, int head, int part) {
-    return scratch + (static_cast<int64_t>(head) * kMost + part) * kPart;
-  }
-};
-
-// Joins the parts of all rows, as if one block had seen all keys. weights:
-// float[kMost][kRows] in shared memory.
-template <typename T, typename Heads, typename Rows, int kRows, int kMost>
-__device__ __forceinline__ void JoinParts(float* scratch, int head, int parts,
-                                          int kv, int member, T* out,
-                                          float* weights) {
-  using Scratch = DecodeScratch<Heads, kRows, kMost>;
-  constexpr int kDim = Heads::dim, kQuads = kDim / 4;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int row = warp; row < kRows; row += kDecodeWarps) {
-    float most = MinusInfinity(), sum = 0;
-    float2 mine[CeilDiv(kMost, 32)];
-#pragma unroll
-    for (int i = 0; i < CeilDiv(kMost, 32); ++i) {
-      const int part = lane + 32 * i;
-      mine[i] = make_float2(MinusInfinity(), 0);
-      if (part < parts) {
-        const float4 x = LoadFresh(Scratch::Part(scratch, head, part) +
-                                   kRows * kDim + 4 * row);
-        mine[i] = make_float2(x.x, x.y);
-      }
-      most = fmaxf(most, mine[i].x);
-    }
-    most = WarpMax(most);
-#pragma unroll
-    for (int i = 0; i < CeilDiv(kMost, 32); ++i) {
-      mine[i].x = Exp2(mine[i].x - most);
-      sum += mine[i].x * mine[i].y;
-    }
-    sum = WarpSum(sum);
-#pragma unroll
-    for (int i = 0; i < CeilDiv(kMost, 32); ++i) {
-      const int part = lane + 32 * i;
-      if (part < parts) {
-        weights[part * kRows + row] = __fdividef(mine[i].x, sum);
-      }
-    }
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < kRows * kQuads; i += kDecodeThreads) {
-    const int row = i / kQuads, d = 4 * (i % kQuads);
-    if (!Heads::Has(kv, member + row)) continue;
-    float4 y = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-    for (int part = 0; part < parts; ++part) {
-      const float4 x = LoadFresh(Scratch::Part(scratch, head, part) +
-                                 row * kDim + d);
-      const float w = weights[part * kRows + row];
-      y.x += w * x.x, y.y += w * x.y, y.z += w * x.z, y.w += w * x.w;
-    }
-    *reinterpret_cast<uint2*>(out + Heads::Head(kv, member + row) * kDim + d) =
-        make_uint2(Pack2<T>(y.x, y.y), Pack2<T>(y.z, y.w));
-  }
-}
-
+// Grid: kv_heads * passes, tokens, kMost parts: parts that a short sequence
+// lacks come last. Blocks of a cluster are neighbours along z.
 template <typename T, typename Heads, typename Keys, typename Rotary,
-          typename Rows, int kRows, int kEven, int kMost>
-__global__ void __launch_bounds__(kDecodeThreads)
-    AttentionDecode(const StepInfo* info, const T* q, const T* k, const T* v,
-                    const int* positions, const int* slots, const int* blocks,
-                    const float* freqs, T* state, float* scratch,
-                    uint32_t* sync, T* out) {
-  constexpr int kDim = Heads::dim, kPasses = CeilDiv(Heads::group, kRows);
+          typename Rows, typename Plan>
+__device__ __forceinline__ void DecodeBlock(
+    const StepInfo* info, const T* q, const T* k, const T* v,
+    const int* positions, const int* slots, const int* blocks,
+    const float* freqs, T* state, float* scratch, uint32_t* sync, T* out) {
+  constexpr int kDim = Heads::dim, kRows = Plan::rows, kWarps = Plan::warps;
+  constexpr int kThreads = Plan::threads, kCluster = Plan::cluster;
+  constexpr int kPasses = CeilDiv(Heads::group, kRows);
   using Cache = AttentionCache<T, Heads, Keys>;
-  using Scratch = DecodeScratch<Heads, kRows, kMost>;
+  using Join = DecodeJoin<T, Heads, Rows, Plan>;
 
   // Row kRows is the new key. Row strides keep the banks apart.
   constexpr int kStride = kDim + 32, kSumStride = kDim + 4;
   __shared__ __align__(16) T rotated[kRows + 1][kStride];
-  __shared__ float value[kDim];  // the new one
+  __shared__ T value[kDim];  // the new one
   __shared__ float2 angles[Rotary::half + 1];
   __shared__ float own_score[kRows];
-  __shared__ __align__(16) float sums[kDecodeWarps][kRows][kSumStride];
-  __shared__ float most[kDecodeWarps][kRows], total[kDecodeWarps][kRows];
+  __shared__ __align__(16) float sums[kWarps][kRows][kSumStride];
+  __shared__ float most[kWarps][kRows], total[kWarps][kRows];
   __shared__ bool last;
-  static_assert(sizeof(sums) >= kMost * kRows * sizeof(float), "weights fit");
+  static_assert(sizeof(sums) >= Plan::groups * kRows * sizeof(float),
+                "weights fit");
 
   const int tid = threadIdx.x, warp = tid / 32, lane = tid % 32;
   const int g = lane / 4, c = lane % 4;
@@ -105,42 +43,25 @@ __global__ void __launch_bounds__(kDecodeThreads)
   const int t = blockIdx.y, part_index = blockIdx.z;
 
   GridDone();
-  GridWait();
-
-  // Everything that hangs on nothing is asked for at once, before the first
-  // question whether it is needed. (Rows beyond the step's are there, stale.)
-  const int position = positions[t];
-  const int* table =
-      blocks + static_cast<int64_t>(slots[t]) * info->blocks_per_seq;
-  constexpr int kUnits = (kRows + 1) * Rotary::units;
-  constexpr int kSteps = CeilDiv(kUnits, kDecodeThreads);
-  float2 raw[kSteps];
-#pragma unroll
-  for (int i = 0; i < kSteps; ++i) {
-    const int row = (i * kDecodeThreads + tid) / Rotary::units;
-    const int u = (i * kDecodeThreads + tid) % Rotary::units;
-    raw[i] = make_float2(0, 0);
-    if (row > kRows || (row < kRows && !Heads::Has(kv, member + row))) continue;
-    const T* x = row == kRows
-                     ? Rows::K(k, t) + kv * kDim
-                     : Rows::Q(q, t) + Heads::Head(kv, member + row) * kDim;
-    raw[i].x = ToFloat(x[Rotary::First(u)]);
-    if (u < Rotary::half) raw[i].y = ToFloat(x[Rotary::Second(u)]);
-  }
-  const float freq = tid < Rotary::half ? freqs[tid] : 0;
-  constexpr int kValueSteps = CeilDiv(kDim, kDecodeThreads);
-  T raw_value[kValueSteps];
-#pragma unroll
-  for (int i = 0; i < kValueSteps; ++i) {
-    const int d = min(i * kDecodeThreads + tid, kDim - 1);
-    raw_value[i] = Rows::V(v, t)[kv * kDim + d];
-  }
-  const int tokens = info->tokens;
-
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kCluster > 1) ClusterArriveStart();
+#endif
+  // Rows beyond the step's are there, stale.
+  const int position = LoadInput(positions + t), slot = LoadInput(slots + t);
+  const int row_blocks = LoadInput(&info->blocks_per_seq);
+  const int tokens = LoadInput(&info->tokens);
   const DecodePart part =
-      DecodePartOf<Keys, kEven, kMost>(position, part_index);
-  if (t >= tokens || part_index >= part.parts) return;
-  DecodeLoop<T, Heads, Keys, kRows, kStride> loop = {state, table, kv, g, c};
+      Plan::template PartOf<Keys>(position, part_index);
+  const int group = part_index / kCluster;
+  const int groups = CeilDiv(part.parts, kCluster);
+  if (t >= tokens || group >= groups) {
+    GridWait();  // all of a chain wait
+    return;
+  }
+  const bool own = part_index == part.parts - 1;
+  const int* table = blocks + static_cast<int64_t>(slot) * row_blocks;
+  DecodeLoop<T, Heads, Keys, kRows, kWarps, kStride> loop = {state, table, kv,
+                                                             g, c};
   const int token = part.begin + warp * kDecodeGroup;
   int block = 0;
   if (token < part.end) {
@@ -148,43 +69,49 @@ __global__ void __launch_bounds__(kDecodeThreads)
     loop.PrefetchKeys(block, token);
     loop.PrefetchValues(block, token);
   }
-
-#pragma unroll
-  for (int i = 0; i < kValueSteps; ++i) {
-    const int d = i * kDecodeThreads + tid;
-    if (d < kDim) value[d] = ToFloat(raw_value[i]);
+  for (int u = tid; u < Rotary::half; u += kThreads) {
+    angles[u] = Rotary::Angle(position, freqs[u]);
   }
-  if (tid < Rotary::half) angles[tid] = Rotary::Angle(position, freq);
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kSteps; ++i) {
-    const int row = (i * kDecodeThreads + tid) / Rotary::units;
-    const int u = (i * kDecodeThreads + tid) % Rotary::units;
-    if (row > kRows) continue;
-    float2 x = raw[i];
-    if (u < Rotary::half) {
-      x = Rotate(x, angles[u]);
-      rotated[row][Rotary::Second(u)] = FromFloat<T>(x.y);
+
+  GridWait();
+
+  // Several units at a time, as far as they lie side by side.
+  constexpr int kUnits = Rotary::Wide(4) && Rows::Wide(4)   ? 4
+                         : Rotary::Wide(2) && Rows::Wide(2) ? 2
+                                                            : 1;
+  constexpr int kRowSteps = Rotary::units / kUnits;
+  for (int i = tid; i < (kRows + 1) * kRowSteps; i += kThreads) {
+    const int row = i / kRowSteps, u = i % kRowSteps * kUnits;
+    if (row == kRows && !own) break;
+    RotatedUnits<Rotary, T, kUnits> units;
+    if (row == kRows) {
+      units.Load(Rows::K(k, t) + kv * kDim, u);
+    } else if (Heads::Has(kv, member + row)) {
+      units.Load(Rows::Q(q, t) + Heads::Head(kv, member + row) * kDim, u);
     }
-    rotated[row][Rotary::First(u)] = FromFloat<T>(x.x);
+    units.Turn([&](int j) { return angles[j]; }, u);
+    units.Store(rotated[row], u);
+  }
+  if (own) {
+    for (int d = tid; d < kDim; d += kThreads) {
+      value[d] = Rows::V(v, t)[kv * kDim + d];
+    }
   }
   __syncthreads();
 
-  if (part_index == 0) {
+  if (own) {
     if (member == 0) {
       const int at = position % Keys::block_tokens;
-      const int own = loop.Block(position);
-      T* key = Cache::KeysOf(state, own, kv) + at * kDim;
-      T* column = Cache::ValuesOf(state, own, kv) + at;
-#pragma unroll
-      for (int i = 0; i < kValueSteps; ++i) {
-        const int d = i * kDecodeThreads + tid;
-        if (d >= kDim) continue;
+      const int own_block = loop.Block(position);
+      T* key = Cache::KeysOf(state, own_block, kv) + at * kDim;
+      T* column = Cache::ValuesOf(state, own_block, kv) + at;
+      for (int d = tid; d < kDim; d += kThreads) {
         key[d] = rotated[kRows][d];
-        column[d * Keys::block_tokens] = raw_value[i];
+        column[d * Keys::block_tokens] = value[d];
       }
     }
-    for (int row = warp; row < kRows; row += kDecodeWarps) {
+    for (int row = warp; row < kRows; row += kWarps) {
       float dot = 0;
 #pragma unroll
       for (int i = 0; i < kDim / 32; ++i) {
@@ -220,57 +147,93 @@ __global__ void __launch_bounds__(kDecodeThreads)
   }
   __syncthreads();
 
-  // The warps' sums become the block's: the answer, or one of several parts.
-  const int head = t * gridDim.x + blockIdx.x;
-  float* mine_out = Scratch::Part(scratch, head, part_index);
-  constexpr int kQuads = kDim / 4;
-  for (int i = tid; i < kRows * kQuads; i += kDecodeThreads) {
-    const int row = i / kQuads, d = 4 * (i % kQuads);
-    if (!Heads::Has(kv, member + row)) continue;
-    float top = part_index == 0 ? own_score[row] : MinusInfinity();
+  const Join join = {kv,
+                     member,
+                     static_cast<int>(t * gridDim.x + blockIdx.x),
+                     part_index % kCluster,
+                     group,
+                     groups,
+                     scratch,
+                     Rows::Out(out, t)};
+  // The warps' sums become the block's.
+  const auto joined = [&](int quad) {
+    const int row = quad / Join::kRowQuads, d = 4 * (quad % Join::kRowQuads);
+    DecodeSum s = DecodeSum::None();
+    if (own) s.most = own_score[row];
 #pragma unroll
-    for (int w = 0; w < kDecodeWarps; ++w) top = fmaxf(top, most[w][row]);
-    float4 y = make_float4(0, 0, 0, 0);
-    float sum = 0;
-    if (part_index == 0) {
-      sum = Exp2(own_score[row] - top);
-      y = make_float4(sum * value[d], sum * value[d + 1], sum * value[d + 2],
-                      sum * value[d + 3]);
+    for (int w = 0; w < kWarps; ++w) s.most = fmaxf(s.most, most[w][row]);
+    if (own) {
+      s.Add(Exp2(own_score[row] - s.most),
+            make_float4(ToFloat(value[d]), ToFloat(value[d + 1]),
+                        ToFloat(value[d + 2]), ToFloat(value[d + 3])),
+            1);
     }
 #pragma unroll
-    for (int w = 0; w < kDecodeWarps; ++w) {
-      const float weight = Exp2(most[w][row] - top);
-      const float4 x =
-          *reinterpret_cast<const float4*>(&sums[w][row][d]);
-      sum += weight * total[w][row];
-      y.x += weight * x.x, y.y += weight * x.y;
-      y.z += weight * x.z, y.w += weight * x.w;
+    for (int w = 0; w < kWarps; ++w) {
+      s.Add(Exp2(most[w][row] - s.most),
+            *reinterpret_cast<const float4*>(&sums[w][row][d]), total[w][row]);
     }
-    if (part.parts == 1) {
-      const float inverse = __fdividef(1, sum);
-      *reinterpret_cast<uint2*>(Rows::Out(out, t) +
-                                Heads::Head(kv, member + row) * kDim + d) =
-          make_uint2(Pack2<T>(y.x * inverse, y.y * inverse),
-                     Pack2<T>(y.z * inverse, y.w * inverse));
-    } else {
-      *reinterpret_cast<float4*>(mine_out + row * kDim + d) = y;
-      if (d == 0) {
-        *reinterpret_cast<float4*>(mine_out + kRows * kDim + 4 * row) =
-            make_float4(top, sum, 0, 0);
-      }
+    return s;
+  };
+  if constexpr (kCluster == 1) {
+    for (int i = tid; i < Join::kQuads; i += kThreads) {
+      join.Deliver(i, joined(i));
     }
   }
-  if (part.parts == 1) return;
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kCluster > 1) {
+    __shared__ __align__(16) typename Join::Inbox inbox;
+    ClusterWait();  // the others run
+    if (part_index < part.parts) {
+      for (int i = tid; i < Join::kQuads; i += kThreads) {
+        join.Send(inbox, i, joined(i));
+      }
+    }
+    ClusterArrive();
+    ClusterWait();
+    join.Receive(inbox, part.parts - group * kCluster);
+  }
+#endif
+  if (groups == 1) return;
 
   __threadfence();
   __syncthreads();
   if (tid == 0) {
-    last = atomicAdd(sync + head, 1u) + 1 == static_cast<uint32_t>(part.parts);
-    if (last) sync[head] = 0;  // as the next step finds it
+    uint32_t* ended = sync + join.head * kCluster + join.rank;
+    last = atomicAdd(ended, 1u) + 1 == static_cast<uint32_t>(groups);
+    if (last) *ended = 0;  // as the next step finds it
   }
   __syncthreads();
   if (!last) return;
   __threadfence();
-  JoinParts<T, Heads, Rows, kRows, kMost>(scratch, head, part.parts, kv, member,
-                                          Rows::Out(out, t), &sums[0][0][0]);
+  join.JoinGroups(&sums[0][0][0]);
 }
+
+template <typename T, typename Heads, typename Keys, typename Rotary,
+          typename Rows, typename Plan>
+__global__ void __launch_bounds__(Plan::threads)
+    AttentionDecode(const StepInfo* info, const T* q, const T* k, const T* v,
+                    const int* positions, const int* slots, const int* blocks,
+                    const float* freqs, T* state, float* scratch,
+                    uint32_t* sync, T* out) {
+  static_assert(Plan::cluster == 1, "blocks know nothing of each other");
+  DecodeBlock<T, Heads, Keys, Rotary, Rows, Plan>(
+      info, q, k, v, positions, slots, blocks, freqs, state, scratch, sync,
+      out);
+}
+
+#if __CUDA_ARCH__ >= 900
+// The same in clusters.
+template <typename T, typename Heads, typename Keys, typename Rotary,
+          typename Rows, typename Plan>
+__global__ void __cluster_dims__(1, 1, Plan::cluster)
+    __launch_bounds__(Plan::threads)
+    AttentionDecodeCluster(const StepInfo* info, const T* q, const T* k,
+                           const T* v, const int* positions, const int* slots,
+                           const int* blocks, const float* freqs, T* state,
+                           float* scratch, uint32_t* sync, T* out) {
+  DecodeBlock<T, Heads, Keys, Rotary, Rows, Plan>(
+      info, q, k, v, positions, slots, blocks, freqs, state, scratch, sync,
+      out);
+}
+#endif

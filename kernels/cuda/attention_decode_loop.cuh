@@ -14,7 +14,6 @@
 
 #include "attention_common.cuh"
 
-constexpr int kDecodeWarps = 4, kDecodeThreads = 32 * kDecodeWarps;
 constexpr int kDecodeGroup = 32;  // tokens that a warp takes at a time
 
 // Which keys of the cache a block reads: [begin, end), groups from `begin` on;
@@ -25,23 +24,40 @@ struct DecodePart {
   int parts;  // that the keys are cut into; this block has none if >= it
 };
 
-// Cut evenly, in multiples of 64 tokens: into kEven parts (which fill the GPU
-// when all sequences are alike), into up to kMost where a sequence is so long
-// that the others would wait for it.
-template <typename Keys, int kEven, int kMost>
-__device__ __forceinline__ DecodePart DecodePartOf(int position, int part) {
-  DecodePart p;
-  p.first = Keys::First(position);
-  const int start = p.first / kDecodeGroup * kDecodeGroup;
-  const int keys = p.first < position ? position - start : 0;
-  const int wanted =
-      max(1, max(min(kEven, CeilDiv(keys, 64)), min(kMost, keys / 2048)));
-  const int size = max(64, CeilDiv(keys, wanted * 64) * 64);
-  p.parts = max(1, CeilDiv(keys, size));
-  p.begin = start + part * size;
-  p.end = min(start + keys, p.begin + size);
-  return p;
-}
+// How the work is cut. Blocks have kWarps warps and take kRows query heads of a
+// KV head. kCluster blocks join their parts in shared memory; of several such
+// groups, the one that ends last joins them. Keys are cut into parts of kMinPart
+// tokens or more (multiples of it): into one group's as long as these have no
+// more than kOwnPart tokens, then into kEven, which fill the GPU when all
+// sequences are alike, and up to kMost where a sequence is so long that the
+// others would wait for it. kEven and kMost are multiples of kCluster.
+template <int kRows, int kWarps, int kCluster, int kEven, int kMost,
+          int kMinPart, int kOwnPart>
+struct DecodePlan {
+  static constexpr int rows = kRows, warps = kWarps, threads = 32 * kWarps;
+  static constexpr int cluster = kCluster, groups = kMost / kCluster;
+  static_assert(kEven % kCluster == 0 && kMost % kCluster == 0, "whole groups");
+  static_assert(kMinPart % kDecodeGroup == 0, "parts begin with a group");
+
+  template <typename Keys>
+  __device__ __forceinline__ static DecodePart PartOf(int position, int part) {
+    DecodePart p;
+    p.first = Keys::First(position);
+    const int start = p.first / kDecodeGroup * kDecodeGroup;
+    const int keys = p.first < position ? position - start : 0;
+    int wanted = min(kEven, CeilDiv(keys, kMinPart));
+    if (kCluster > 1 && keys <= kCluster * kOwnPart) {
+      wanted = min(wanted, kCluster);
+    }
+    wanted = max(1, max(wanted, min(kMost, keys / 2048)));
+    const int size =
+        max(kMinPart, CeilDiv(keys, wanted * kMinPart) * kMinPart);
+    p.parts = max(1, CeilDiv(keys, size));
+    p.begin = start + part * size;
+    p.end = min(start + keys, p.begin + size);
+    return p;
+  }
+};
 
 // The online softmax of a warp: rows (query heads) g and, if kRows > 8, g + 8.
 template <typename T, int kDim, int kRows>
@@ -129,10 +145,11 @@ __device__ __forceinline__ uint4 And(uint4 a, uint4 b) {
 
 // A warp's way through its groups of a part. table: the sequence's row of the
 // block table. q: rotated rows in shared memory, row stride kQStride.
-template <typename T, typename Heads, typename Keys, int kRows, int kQStride>
+template <typename T, typename Heads, typename Keys, int kRows, int kWarps,
+          int kQStride>
 struct DecodeLoop {
   static constexpr int kDim = Heads::dim, kChunks = kDim / 32;
-  static constexpr int kStep = kDecodeGroup * kDecodeWarps;
+  static constexpr int kStep = kDecodeGroup * kWarps;
   // All keys and values of the next group are on their way while this one is
   // worked on, where registers allow it; else a few rows at a time.
   static constexpr bool kAhead = kDim <= 128;
@@ -148,7 +165,7 @@ struct DecodeLoop {
   uint4 values[kValueTiles];
 
   __device__ __forceinline__ int Block(int token) const {
-    return table[token / Keys::block_tokens];
+    return LoadInput(table + token / Keys::block_tokens);
   }
   // Tile j of the keys of the group at `token`.
   __device__ __forceinline__ void LoadKeys(int block, int token, int j) {
@@ -158,7 +175,7 @@ struct DecodeLoop {
                    8 * c;
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
-      keys[j % kKeyTiles][i] = Load16(row + 32 * i);
+      keys[j % kKeyTiles][i] = LoadCached(row + 32 * i);
     }
   }
   // kValueTiles row tiles of the values of the group, `first` on.
@@ -168,7 +185,7 @@ struct DecodeLoop {
                    token % Keys::block_tokens + 8 * c;
 #pragma unroll
     for (int i = 0; i < kValueTiles; ++i) {
-      values[i] = Load16(row + 8 * i * Keys::block_tokens);
+      values[i] = LoadCached(row + 8 * i * Keys::block_tokens);
     }
   }
   __device__ __forceinline__ void PrefetchKeys(int block, int token) {

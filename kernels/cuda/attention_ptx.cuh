@@ -1,6 +1,6 @@
 // Instructions that only the attention kernels need: copies into shared memory
-// that run beside the arithmetic, fragments out of it, exp2, and loads that see
-// what other blocks wrote.
+// that run beside the arithmetic, fragments out of it, exp2, loads that see what
+// other blocks wrote, and the clusters of blocks of sm_90.
 #pragma once
 
 #include "base.cuh"
@@ -66,3 +66,56 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from,
 __device__ __forceinline__ void CopyWait() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
+
+// ---- what a step's kernels may read before GridWait (base.cuh) --------------
+
+// Past L1, which may hold what an earlier step saw.
+__device__ __forceinline__ int LoadInput(const int* p) {
+  int x;
+  asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(x) : "l"(p));
+  return x;
+}
+// 16 bytes of the cache.
+__device__ __forceinline__ uint4 LoadCached(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.cg.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+// ---- clusters ---------------------------------------------------------------
+
+#if __CUDA_ARCH__ >= 900
+// All threads of the cluster's blocks arrive, then wait. `Start` tells that the
+// blocks run, the other one makes their StoreRemote seen.
+__device__ __forceinline__ void ClusterArriveStart() {
+  asm volatile("barrier.cluster.arrive.relaxed;");
+}
+__device__ __forceinline__ void ClusterArrive() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+__device__ __forceinline__ void ClusterWait() {
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+// To where `p`, an address of this block's shared memory, is in block `rank` of
+// the cluster.
+__device__ __forceinline__ void StoreRemote(float4* p, int rank, float4 v) {
+  uint32_t to;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(to)
+      : "r"(SharedAddress(p)), "r"(rank));
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(to),
+               "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+}
+__device__ __forceinline__ void StoreRemote(float2* p, int rank, float2 v) {
+  uint32_t to;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(to)
+      : "r"(SharedAddress(p)), "r"(rank));
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(to), "f"(v.x),
+               "f"(v.y)
+               : "memory");
+}
+#endif

@@ -55,7 +55,8 @@ TEST(DecodeAttention, NamesEveryNumberOfTheInstance) {
             "AttentionDecode<bf16, AttentionHeads<6, 2, 4, 1, 64>, "
             "AttentionKeys<64, 100, 1069066811u>, "
             "AttentionRotary<64, 48, 1, 1065353216u>, "
-            "AttentionRows<640, 0, 640, 384, 640, 512, 384>, 4, 64, 64>");
+            "AttentionRows<640, 0, 640, 384, 640, 512, 384>, "
+            "DecodePlan<4, 4, 1, 64, 64, 64, 512>>");
   EXPECT_TRUE(spec.programmatic);
   EXPECT_EQ(spec.block[0], 128u);
 }
@@ -75,7 +76,7 @@ TEST(DecodeAttention, CutsSequencesSoThatTheGpuIsFull) {
 TEST(DecodeAttention, CutsOnlyLongSequencesOfLargeBatches) {
   AttentionShape s = Fused(32, 8, 128);
   s.tokens = 32;
-  EXPECT_NE(SpecializeDecodeAttention(s, H200()).kernel.entry.find("4, 1, 2>"),
+  EXPECT_NE(SpecializeDecodeAttention(s, H200()).kernel.entry.find("4, 4, 1, 1, 2, "),
             std::string::npos);
   s.tokens = 64;  // long ones disappear among so many
   const DecodeAttention whole = SpecializeDecodeAttention(s, H200());
@@ -95,12 +96,12 @@ TEST(DecodeAttention, SharesLargeGroupsAmongBlocks) {
   const AttentionShape s = Fused(71, 1, 64);
   const DecodeAttention d = SpecializeDecodeAttention(s, H200());
   EXPECT_EQ(d.kernel.grid[0].times, 5);
-  EXPECT_NE(d.kernel.entry.find(", 15, "), std::string::npos);
+  EXPECT_NE(d.kernel.entry.find("DecodePlan<15, "), std::string::npos);
   // Twice the head size, half the rows.
   const DecodeAttention large =
       SpecializeDecodeAttention(Fused(12, 1, 256), H200());
   EXPECT_EQ(large.kernel.grid[0].times, 2);
-  EXPECT_NE(large.kernel.entry.find(", 6, "), std::string::npos);
+  EXPECT_NE(large.kernel.entry.find("DecodePlan<6, "), std::string::npos);
 }
 
 TEST(DecodeAttention, GivesOneKvHeadOnlyTheHeadsThatAreHere) {

@@ -196,8 +196,18 @@ __device__ __forceinline__ float Activate(float x) {
 //
 // A kernel whose spec is `programmatic` may be running before the step before it
 // has ended. It calls GridDone at once and GridWait before it touches anything
-// that another step writes or reads (StepInfo too); weights may be read before.
-// All kernels of a chain wait, so what came before the step before is done, too.
+// that another step of the program writes or reads; weights may be read before.
+// All blocks of a chain wait, idle ones too, so what came before the step before
+// is done, too.
+//
+// What was there before the program's first launch may also be read before
+// GridWait: StepInfo, the inputs that the host copies, and what earlier programs
+// left in the caches. For the first launch, and each behind a step that is no
+// launch, is never programmatic (compiler/gpu/program_builder.cc): it starts
+// when the copies and the programs before it have ended. And a kernel starts
+// when all blocks of the one before it have called GridDone, so never before
+// that first one. Such reads go past L1, which a kernel of an earlier program
+// may have filled.
 
 __device__ __forceinline__ void GridWait() {
 #if __CUDA_ARCH__ >= 900

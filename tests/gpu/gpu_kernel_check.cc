@@ -1,13 +1,14 @@
 // Compares the GPU's kernels with plain loops over doubles, or times them.
 //
 //   gpu_kernel_check [--only=FAMILY[,...]] [--time] [--sweep[=TEXT]]
-//                    [--compile-only] [--target=sm_90a] [--threads=N]
-//                    [--cache=DIR] [--list]
+//                    [--sweep-attention[=TEXT]] [--compile-only]
+//                    [--target=sm_90a] [--threads=N] [--cache=DIR] [--list]
 //
 // Families: linear, decode, tile, rows, sample, service. Prints a line for each
 // case that fails and a last one with the counts; exits 1 when one failed.
 // --sweep times ways to cut the linear layers whose name has the text in it
-// (timing_sweep.h). --compile-only needs no GPU.
+// (timing_sweep.h), --sweep-attention those to cut decode attention
+// (attention_sweep.h). --compile-only needs no GPU.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -21,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "compiler/target.h"
+#include "tests/gpu/attention_sweep.h"
 #include "tests/gpu/gpu_case.h"
 #include "tests/gpu/gpu_device.h"
 #include "tests/gpu/run_cases.h"
@@ -32,7 +34,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> only;
-  bool time = false, sweep = false, compile_only = false, list = false;
+  bool time = false, sweep = false, sweep_decode = false;
+  bool compile_only = false, list = false;
   std::string target = "sm_90a", cache, sweep_text;
   int threads = 4;
 
@@ -55,6 +58,11 @@ bool Parse(int argc, char** argv, Options* o) {
       o->sweep = true;
     } else if (absl::ConsumePrefix(&arg, "--sweep=")) {
       o->sweep = true;
+      o->sweep_text = std::string(arg);
+    } else if (arg == "--sweep-attention") {
+      o->sweep_decode = true;
+    } else if (absl::ConsumePrefix(&arg, "--sweep-attention=")) {
+      o->sweep_decode = true;
       o->sweep_text = std::string(arg);
     } else if (arg == "--compile-only") {
       o->compile_only = true;
@@ -87,7 +95,10 @@ int Run(const Options& options) {
   std::vector<GpuCaseEntry> entries;
   std::vector<Timing> timings;
   std::vector<LinearSweep> sweeps;
-  if (options.sweep) {
+  std::vector<DecodeSweep> decodes;
+  if (options.sweep_decode) {
+    decodes = DecodeSweeps(gpu, options.sweep_text);
+  } else if (options.sweep) {
     sweeps = LinearSweeps(gpu, options.sweep_text);
   } else if (options.time) {
     const auto add = [&](const char* family, auto make) {
@@ -116,7 +127,10 @@ int Run(const Options& options) {
   for (const LinearSweep& s : sweeps) {
     for (const LinearCut& cut : s.cuts) specs.push_back(cut.spec);
   }
-  if (options.time || options.sweep) {
+  for (const DecodeSweep& s : decodes) {
+    for (const DecodeCut& cut : s.cuts) specs.push_back(cut.decode.kernel);
+  }
+  if (options.time || options.sweep || options.sweep_decode) {
     std::vector<GpuCaseEntry> service;
     AddServiceCases(gpu, &service);
     for (const GpuCaseEntry& e : service) {
@@ -125,6 +139,11 @@ int Run(const Options& options) {
   }
   if (options.list) {
     for (const GpuCaseEntry& e : entries) std::printf("%s\n", e.name.c_str());
+    for (const DecodeSweep& s : decodes) {
+      for (const DecodeCut& cut : s.cuts) {
+        std::printf("%s %s\n", s.name.c_str(), cut.numbers.c_str());
+      }
+    }
     return 0;
   }
 
@@ -136,7 +155,8 @@ int Run(const Options& options) {
       CompiledKernels::Make(specs, gpu, jit);
   if (!kernels.ok()) return Fail(kernels.status());
   std::printf("%zu kernels of %zu cases ready after %.1f s\n",
-              kernels->size(), entries.size() + timings.size() + sweeps.size(),
+              kernels->size(), entries.size() + timings.size() + sweeps.size() +
+                  decodes.size(),
               absl::ToDoubleSeconds(absl::Now() - begin));
   std::fflush(stdout);
   if (options.compile_only) return kernels->failed() > 0 ? 1 : 0;
@@ -146,6 +166,11 @@ int Run(const Options& options) {
   if (!device.ok()) return Fail(device.status());
   std::printf("%s, %d multiprocessors\n", (*device)->name().c_str(),
               (*device)->multiprocessors());
+  if (options.sweep_decode) {
+    const absl::Status printed =
+        PrintDecodeSweeps(decodes, gpu, &*kernels, device->get());
+    return printed.ok() ? 0 : Fail(printed);
+  }
   if (options.sweep) {
     const absl::Status printed =
         PrintSweeps(sweeps, gpu, &*kernels, device->get());
@@ -170,9 +195,9 @@ int main(int argc, char** argv) {
   if (!deepslice::Parse(argc, argv, &options)) {
     std::fprintf(stderr,
                  "usage: gpu_kernel_check [--only=FAMILY[,...]] [--time]\n"
-                 "         [--sweep[=TEXT]] [--compile-only]\n"
-                 "         [--target=sm_90a] [--threads=N] [--cache=DIR]\n"
-                 "         [--list]\n"
+                 "         [--sweep[=TEXT]] [--sweep-attention[=TEXT]]\n"
+                 "         [--compile-only] [--target=sm_90a] [--threads=N]\n"
+                 "         [--cache=DIR] [--list]\n"
                  "families: linear, decode, tile, rows, sample, service;\n"
                  "with --time: linear, attention, rows\n");
     return 2;
