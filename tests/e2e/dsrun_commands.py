@@ -68,6 +68,17 @@ def check_generation(d):
                                      else ['--greedy']), *more)
             d.c.check(got == greedy, f'{plan} {more}: same tokens',
                       f'{got} for {greedy}')
+    # Several prompts are one batch: a line each, the tokens that each has alone.
+    both = ['--prompt-ids', '5,6,7;8;5,6', *ids[2:], '--greedy']
+    for plan, more in (('one', []), ('three', ['--report-memory']),
+                       ('one', ['--max-batch', 2])):
+        r = d.run(plan, *both, *more)
+        alone = [d.ok('one', '--prompt-ids', p, *ids[2:], '--greedy')
+                 for p in ('5,6,7', '8', '5,6')]
+        d.c.check(r.stdout == ''.join(alone), f'{plan} {more}: a batch',
+                  f'{r.stdout} for {alone}')
+        d.c.check(('ratio 1.0000' in r.stderr) == bool('--report-memory' in more),
+                  f'{plan} {more}: memory', r.stderr)
     sampled = [d.ok(plan, *ids, '--temp', '0.9', '--top_k', 40, '--top-p', 0.95,
                     '--seed', seed)
                for plan, seed in (('one', 3), ('one', 3), ('three', 3),
@@ -161,7 +172,17 @@ def check_bench_and_tokenize(d):
               <= got['decode_tokens_per_second']['median'], 'bench', got)
     d.c.check('tokens/s' in d.ok('bench', 'one', '-p', 16, '-n', 4, '-b', 2),
               'bench as text')
+    got = json.loads(d.ok('bench', 'one', '-p', 16, '-n', 9, '-r', 1, '-b', 3,
+                          '-o', 'json'))
+    # The cache of 3 sequences at 20 tokens, of 2 KV heads, k and v in floats.
+    d.c.check(got['decode_steps'] == 6 and got['bytes_per_step']['weights'] > 0
+              and got['bytes_per_step']['cache'] % (3 * 20 * 2 * 2) == 0
+              and got['decode_ms_per_step']['min'] > 0
+              and 'share_of_read_bandwidth' not in got, 'bench of steps', got)
+    d.c.check(d.ok('bench', 'one', '-p', 16, '-n', 4, '-r', 1, '-o',
+                   'md').count('|---') == 6, 'bench as Markdown')
     d.refused(4, '512 tokens and 128 new ones exceed', 'bench', 'one')
+    d.refused(4, 'nothing to tune on the CPU', 'tune', 'one')
     with open(d.path('texts.json'), 'w') as f:
         json.dump(['', 'a\u00e9<|im_end|>'], f)
     got = json.loads(d.ok('tokenize', d.path('source/tokenizer.json'), '--in',
