@@ -81,7 +81,7 @@ KernelSpec SpecializeLinearSimple(const LinearShape& s,
 KernelSpec SpecializeLinearMma(const LinearShape& s, const GpuTarget& target,
                                const LinearTiling& t) {
   DS_CHECK(LinearMmaFits(s) && 16 * t.tiles <= s.out);
-  DS_CHECK((t.cluster == 1 && t.ahead == 0) || target.hopper());
+  DS_CHECK(t.cluster == 1 || target.hopper());
   const int threads = t.warps * 32;
   // As many blocks as the registers are to suffice for.
   const int blocks = std::clamp(65536 / (threads * t.registers), 1, 32);
@@ -90,9 +90,7 @@ KernelSpec SpecializeLinearMma(const LinearShape& s, const GpuTarget& target,
   spec.entry = absl::StrCat("LinearMma<", CudaTypeName(s.x), ", ",
                             CudaTypeName(s.y), ", ", ShapeLiteral(s), ", ",
                             t.tiles, ", ", t.warps, ", ", t.unroll, ", ",
-                            t.stages, ", ", blocks, ", ", t.cluster, ", ",
-                            t.ahead, ", ", t.evict_first ? "true" : "false",
-                            ">");
+                            t.stages, ", ", blocks, ", ", t.cluster, ">");
   spec.label = Label(s, "linear_mma");
   spec.grid[0].times = CeilDiv(s.out, 16 * t.tiles) * t.cluster;
   spec.block = {static_cast<uint32_t>(threads), 1, 1};

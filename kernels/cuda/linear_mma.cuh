@@ -92,11 +92,9 @@ __device__ __forceinline__ void LoadLane(const uint4* p, float (&out)[kLane]) {
 
 // A block of kWarps warps makes 16 * kTiles rows of w times all tokens; of
 // kCluster adjacent blocks each takes its part of k and stores its part of the
-// rows. Weights of kAhead steps behind the ring are called to L2. Dynamic shared
-// memory: LinearMmaShared of linear_tiling.h.
+// rows. Dynamic shared memory: LinearMmaShared of linear_tiling.h.
 template <typename T, typename Y, typename S, int kTiles, int kWarps,
-          int kUnroll, int kStages, int kMinBlocks, int kCluster, int kAhead,
-          bool kEvictFirst>
+          int kUnroll, int kStages, int kMinBlocks, int kCluster>
 __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     DEEPSLICE_CLUSTER(kCluster)
         LinearMma(const StepInfo* info, const T* x, const T* w,
@@ -147,7 +145,6 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
   // Starts the copies of what does not depend on other steps.
   const T* w_lane =
       w + static_cast<int64_t>(first_row + g) * S::kIn + c * kLane;
-  const uint64_t policy = kEvictFirst ? FirstToLeave() : 0;
   const auto copy_weights = [&](int step, uint4* stage) {
     const int step_k = warp_k + step * kStep;
 #pragma unroll
@@ -156,13 +153,8 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
       const bool inside = kWhole || k + c * kLane < S::kIn;
 #pragma unroll
       for (int i = 0; i < 2 * kTiles; ++i) {
-        uint4* to = stage + (u * kTiles * 2 + i) * 32 + lane;
-        const T* from = w_lane + k + static_cast<int64_t>(8 * i) * S::kIn;
-        if constexpr (kEvictFirst) {
-          StartCopy16(to, from, inside, policy);
-        } else {
-          StartCopy16(to, from, inside);
-        }
+        StartCopy16(stage + (u * kTiles * 2 + i) * 32 + lane,
+                    w_lane + k + static_cast<int64_t>(8 * i) * S::kIn, inside);
       }
     }
     if constexpr (S::kNormed) {
@@ -182,24 +174,6 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
   for (int s = 0; s < kStages; ++s) {
     copy_weights(s, ring + s * kStage);
     EndCopyGroup();
-  }
-  // The block's weights of a step, a row a lane.
-  const auto prefetch_weights = [&](int step, int row) {
-    constexpr int kColumns = kWarps * kUnroll * kChunk;
-    const int k = rank * kColumns + step * kStep;
-    const int columns = kWhole ? kColumns : min(kColumns, S::kIn - k);
-    if (kWhole || columns > 0) {
-      PrefetchSpan(w + static_cast<int64_t>(first_row + row) * S::kIn + k,
-                   columns * static_cast<int>(sizeof(T)));
-    }
-  };
-  if constexpr (kAhead > 0) {
-    for (int row = threadIdx.x; row < kRows; row += kWarps * 32) {
-#pragma unroll 1
-      for (int s = kStages; s < min(kStages + kAhead, kSteps); ++s) {
-        prefetch_weights(s, row);
-      }
-    }
   }
   if constexpr (S::Has(kBias)) {
     if (threadIdx.x * 32 < kRows) {  // a line is 32 floats
@@ -337,15 +311,6 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     }
     if constexpr (kSteps > kStages) {
       if constexpr (S::kNormed) __syncwarp();  // all have read the scale
-      if constexpr (kAhead > 0 && kSteps > kStages + kAhead) {
-        // The warps take turns.
-        const int next = step + kStages + kAhead;
-        if (step % kWarps == warp && next < kSteps) {
-          for (int row = lane; row < kRows; row += 32) {
-            prefetch_weights(next, row);
-          }
-        }
-      }
       if (step + kStages < kSteps) {
         copy_weights(step + kStages, stage);
         copy_x(step + kStages, stage);

@@ -12,29 +12,6 @@ __device__ __forceinline__ void StartCopy16(void* to, const void* from,
                "l"(from), "r"(inside ? 16 : 0)
                : "memory");
 }
-// The same for weights, which leave L2 before all else.
-__device__ __forceinline__ uint64_t FirstToLeave() {
-  uint64_t policy = 0;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-__device__ __forceinline__ void StartCopy16(void* to, const void* from,
-                                            bool inside, uint64_t policy) {
-  asm volatile(
-      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2,"
-      " %3;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-      "l"(from), "r"(inside ? 16 : 0), "l"(policy)
-      : "memory");
-}
-// Asks for so many bytes to come to L2: a multiple of 16, on 16 bytes. Nothing
-// before 9.0.
-__device__ __forceinline__ void PrefetchSpan(const void* from, int bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
-               "r"(bytes)
-               : "memory");
-#endif
-}
 // What this thread has started since the last call is a group, even if nothing.
 __device__ __forceinline__ void EndCopyGroup() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -36,7 +36,7 @@ TEST(SpecializeLinear, NamesTheInstanceWithAllItsLiterals) {
   EXPECT_EQ(k->source, "linear_mma.cuh");
   EXPECT_EQ(k->entry,
             "LinearMma<bf16, bf16, LinearShape<4096, 28672, 4096, 14336, 0, 1, "
-            "kRmsNorm | kGated, 0x3727c5acu, 0>, 2, 4, 2, 3, 5, 1, 0, false>");
+            "kRmsNorm | kGated, 0x3727c5acu, 0>, 2, 4, 2, 3, 5, 1>");
   EXPECT_EQ(k->label, "linear_mma 4096x28672 t1 rms silu gated");
   EXPECT_EQ(k->grid[0].times, 28672 / 32);
   EXPECT_EQ(k->grid[0].dim, CountDim::kNone);

@@ -16,8 +16,6 @@ struct LinearTiling {
   int stages = 3;      // steps in flight
   int cluster = 1;     // blocks that share out k
   int registers = 64;  // most of a thread
-  int ahead = 0;       // steps behind those in flight that come to L2
-  bool evict_first = false;  // weights leave L2 before all else
 };
 
 // Whether linear_mma.cuh can take the shape: 16-bit types whose rows start on
@@ -30,8 +28,8 @@ LinearTiling ChooseLinearTiling(const LinearShape& shape,
 // Dynamic shared memory of a block.
 int64_t LinearMmaShared(const LinearShape& shape, const LinearTiling& tiling);
 // The instance with this tiling, which must have 16 * tiles <= out, a ring of
-// at most ceil(in / (32 * cluster * warps * unroll)) stages, and clusters and
-// steps ahead only for hopper().
+// at most ceil(in / (32 * cluster * warps * unroll)) stages, and clusters only
+// for hopper().
 KernelSpec SpecializeLinearMma(const LinearShape& shape,
                                const GpuTarget& target,
                                const LinearTiling& tiling);

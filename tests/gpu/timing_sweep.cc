@@ -24,8 +24,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 std::string Numbers(const LinearTiling& t) {
   return absl::StrCat("tiles ", t.tiles, " warps ", t.warps, " unroll ",
                       t.unroll, " stages ", t.stages, " cluster ", t.cluster,
-                      " registers ", t.registers, " ahead ", t.ahead, " first ",
-                      static_cast<int>(t.evict_first));
+                      " registers ", t.registers);
 }
 
 // A thread's registers below which the assembler spills, roughly.
@@ -54,6 +53,17 @@ LinearTiling Fit(const LinearShape& s, LinearTiling t, int64_t per_sm) {
   }
   t.stages = stages;
   return t;
+}
+
+// Bytes of weights that a multiprocessor waits for at a time.
+int64_t InFlight(const LinearShape& s, const LinearTiling& t, int64_t sms) {
+  const int64_t blocks = CeilDiv(s.out, 16 * t.tiles) * t.cluster;
+  const int64_t ring = int64_t{1024} * t.warps * t.stages * t.unroll * t.tiles;
+  const int64_t all = 32 * t.tiles * s.in / t.cluster;
+  const int64_t per_sm =
+      std::min<int64_t>(65536 / (t.warps * 32 * t.registers),
+                        kSmShared / (LinearMmaShared(s, t) + 1024));
+  return std::min(per_sm, CeilDiv(blocks, sms)) * std::min(ring, all);
 }
 
 // Everything that could be good.
@@ -96,19 +106,8 @@ std::vector<LinearTiling> AllTilings(const LinearShape& s, int64_t sms) {
             if (t.registers < RegistersOf(s, tiles)) continue;
             t = Fit(s, t, per_sm);
             if (t.stages < std::min<int64_t>(2, steps)) continue;
-            const int64_t block =
-                int64_t{1024} * warps * t.stages * unroll * tiles;
-            const int64_t all = 32 * tiles * s.in / cluster;
-            if (std::min(per_sm, share) * std::min(block, all) < 64 << 10 &&
-                block < all) {
-              continue;
-            }
-            for (const int ahead : {0, 2, 8}) {
-              if (ahead > 0 && ahead > steps - t.stages && ahead > 2) continue;
-              if (ahead > 0 && steps <= t.stages) continue;
-              t.ahead = ahead;
-              keep(t);
-            }
+            if (InFlight(s, t, sms) < 64 << 10 && t.stages < steps) continue;
+            keep(t);
           }
         }
       }
@@ -124,15 +123,17 @@ uint64_t Hash(uint64_t x) {
 }
 
 // `count` of them, from all kinds in turn, the same at every run.
-std::vector<LinearTiling> Sample(const std::vector<LinearTiling>& all,
-                                 size_t count) {
-  std::map<int, std::vector<std::pair<uint64_t, size_t>>> kinds;
+std::vector<LinearTiling> Sample(const LinearShape& s,
+                                 const std::vector<LinearTiling>& all,
+                                 int64_t sms, size_t count) {
+  std::map<int64_t, std::vector<std::pair<uint64_t, size_t>>> kinds;
   for (size_t i = 0; i < all.size(); ++i) {
     const LinearTiling& t = all[i];
     const uint64_t key =
-        Hash((t.warps * 16 + t.unroll) * 4096 + t.stages * 256 + t.registers);
-    kinds[(t.tiles * 16 + t.cluster) * 2 + (t.ahead > 0)].push_back(
-        {Hash(key + t.ahead + t.tiles * 64), i});
+        Hash((t.warps * 16 + t.unroll) * 4096 + t.stages * 256 + t.tiles);
+    const int64_t kind =
+        (t.tiles * 16 + t.cluster) * 4 + InFlight(s, t, sms) / (72 << 10);
+    kinds[kind].push_back({Hash(key + t.registers), i});
   }
   for (auto& [kind, list] : kinds) std::sort(list.begin(), list.end());
   std::vector<LinearTiling> out;
@@ -148,8 +149,8 @@ std::vector<LinearTiling> Sample(const std::vector<LinearTiling>& all,
 
 size_t SampleSize(const ModelLinear& linear) {
   const bool head = absl::StrContains(linear.name, "lm_head");
-  if (absl::StartsWith(linear.name, "8b")) return head ? 8 : 24;
-  return head ? 5 : 11;
+  if (absl::StartsWith(linear.name, "8b")) return head ? 8 : 40;
+  return head ? 5 : 12;
 }
 
 // What all launches of a layer share, and a weight and an output for each copy.
@@ -249,10 +250,8 @@ absl::Status PrintSweep(const LinearSweep& sweep, const GpuTarget& target,
     const absl::StatusOr<double> us = TimeCut(
         cut, sweep.shape, &*memory, kernels, device, chosen ? &want : &got);
     if (!us.ok()) {
-      if (chosen) return us.status();
-      lines.push_back(
-          {1e9, absl::StrCat(cut.numbers, " | - | ", us.status().message())});
-      continue;
+      return absl::InternalError(
+          absl::StrCat(cut.numbers, ": ", us.status().message()));
     }
     const double off = chosen ? 0 : Distance(got, want);
     char number[32];
@@ -287,17 +286,9 @@ std::vector<LinearSweep> LinearSweeps(const GpuTarget& target,
     const LinearTiling chosen = ChooseLinearTiling(linear.shape, target);
     sweep.cuts.push_back(
         {Numbers(chosen), *SpecializeLinear(linear.shape, target)});
-    std::vector<LinearTiling> others =
-        Sample(AllTilings(linear.shape, target.num_sms), SampleSize(linear));
-    LinearTiling variant = chosen;
-    variant.evict_first = true;
-    others.push_back(variant);
-    variant.evict_first = false;
-    for (const int ahead : {2, 8}) {
-      variant.ahead = ahead;
-      others.push_back(variant);
-    }
-    for (const LinearTiling& t : others) {
+    for (const LinearTiling& t :
+         Sample(linear.shape, AllTilings(linear.shape, target.num_sms),
+                target.num_sms, SampleSize(linear))) {
       sweep.cuts.push_back(
           {Numbers(t), SpecializeLinearMma(linear.shape, target, t)});
     }

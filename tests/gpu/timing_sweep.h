@@ -31,8 +31,8 @@ std::vector<LinearSweep> LinearSweeps(const GpuTarget& target,
 // For each layer its cuts, fastest first:
 //   sweep | layer | place | us | TB/s | numbers | off by | note
 // "off by": the largest difference from what the chosen cut computes, over
-// |that| + its root mean square. The note says "chosen", "WRONG" or why it did
-// not run. x is warm in L2, as the step before leaves it; weights are not.
+// |that| + its root mean square. The note is "chosen" or "WRONG". x
+// is warm in L2, as the step before leaves it; weights are not.
 absl::Status PrintSweeps(const std::vector<LinearSweep>& sweeps,
                          const GpuTarget& target, CompiledKernels* kernels,
                          GpuDevice* device);
