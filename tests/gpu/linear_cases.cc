@@ -1,9 +1,9 @@
 // Fused linears of few tokens against double sums.
-#include "kernels/cuda/linear.h"
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/linear.h"
+#include "kernels/cuda/linear_tiling.h"
 #include "kernels/ref_util.h"
 #include "tests/gpu/gpu_case.h"
 
@@ -44,9 +44,9 @@ Sum Dot(const LinearShape& s, const std::vector<double>& x, const double* w) {
     squares += product * product;
   }
   const double input = s.norm == FusedNorm::kNone ? 0 : UnitRoundoff(s.x);
-  sum.allowed = std::sqrt(squares) *
-                    (6 * input + 0x1p-21 * std::sqrt(double(s.in))) +
-                0x1p-22;
+  sum.allowed =
+      std::sqrt(squares) * (6 * input + 0x1p-21 * std::sqrt(double(s.in))) +
+      0x1p-22;
   return sum;
 }
 
@@ -72,8 +72,7 @@ GpuCase Make(const KernelSpec& spec, const LinearShape& s, int64_t count) {
   check.want.assign(s.tokens * s.y_stride, kUntouched);
   check.allowed.assign(s.tokens * s.y_stride, 0);
   for (int64_t t = 0; t < count; ++t) {
-    const double* row =
-        x.values.data() + (s.gather ? from[t] : t) * s.x_stride;
+    const double* row = x.values.data() + (s.gather ? from[t] : t) * s.x_stride;
     const std::vector<double> in = NormOf(s, row, scale, norm_bias);
     const auto dot = [&](int64_t o) {
       Sum sum = Dot(s, in, w.values.data() + o * s.in);
@@ -97,8 +96,7 @@ GpuCase Make(const KernelSpec& spec, const LinearShape& s, int64_t count) {
       allowed += 0x1p-20 * (1 + std::fabs(value));
       if (s.residual) value += residual.values[t * s.residual_stride + i];
       check.want[t * s.y_stride + i] = value;
-      check.allowed[t * s.y_stride + i] =
-          allowed + RoundingOf(s.y, value);
+      check.allowed[t * s.y_stride + i] = allowed + RoundingOf(s.y, value);
     }
   }
   c.checks.push_back(check);
@@ -109,13 +107,13 @@ GpuCase Make(const KernelSpec& spec, const LinearShape& s, int64_t count) {
   const auto maybe = [](bool there, int buffer) {
     return there ? GpuParam::At(buffer) : GpuParam::Null();
   };
-  c.AddStep(spec, info,
-            {GpuParam::At(c.Add(x)), GpuParam::At(c.Add(w)),
-             maybe(s.norm != FusedNorm::kNone, c.Add(scale)),
-             maybe(s.norm_bias, c.Add(norm_bias)), maybe(s.bias, c.Add(bias)),
-             maybe(s.residual, c.Add(residual)),
-             maybe(s.gather, c.AddInts(from))},
-            {GpuParam::At(y)});
+  c.AddStep(
+      spec, info,
+      {GpuParam::At(c.Add(x)), GpuParam::At(c.Add(w)),
+       maybe(s.norm != FusedNorm::kNone, c.Add(scale)),
+       maybe(s.norm_bias, c.Add(norm_bias)), maybe(s.bias, c.Add(bias)),
+       maybe(s.residual, c.Add(residual)), maybe(s.gather, c.AddInts(from))},
+      {GpuParam::At(y)});
   return c;
 }
 
@@ -171,54 +169,88 @@ void Decorate(int way, LinearShape* s) {
 
 void AddLinearCases(const GpuTarget& target,
                     std::vector<GpuCaseEntry>* entries) {
+  int n = 0;
+  // A layer with `way` folded in and rows of larger matrices.
+  const auto shape = [&](DType type, int64_t in, int64_t out, int64_t tokens,
+                         int way) {
+    LinearShape s;
+    s.x = s.weight = s.y = type;
+    s.in = in;
+    s.out = out;
+    s.tokens = tokens;
+    s.eps = 1e-5;
+    Decorate(way, &s);
+    if (s.gated) s.out += s.out % 2;
+    const int64_t y_cols = s.gated ? s.out / 2 : s.out;
+    s.x_stride = s.in + (n % 4 == 3 ? 8 : n % 8 == 5 ? 3 : 0);
+    s.y_stride = y_cols + (n % 5 == 3 ? 8 : n % 9 == 5 ? 1 : 0);
+    s.residual_stride = s.residual ? y_cols + (n % 3 == 1 ? 4 : 0) : 0;
+    return s;
+  };
+  const auto add = [&](const LinearShape& s, const KernelSpec& spec, int way) {
+    for (const int64_t count : {s.tokens, s.tokens - 2}) {
+      if (count < 1) continue;
+      entries->push_back(
+          {absl::StrCat("linear ", DTypeName(s.x), " ", s.in, "x", s.out, " t",
+                        count, "/", s.tokens, " way ", way, " strides ",
+                        s.x_stride, "/", s.y_stride, " ", spec.entry),
+           {spec},
+           [=] { return Make(spec, s, count); }});
+    }
+  };
+
   struct Size {
     int64_t in, out;
   };
-  const Size sizes[] = {{20, 6},      {48, 17},    {96, 131}, {576, 960},
-                        {1000, 131},  {4096, 1100}, {576, 1536},
-                        {2048, 3072}, {1000, 1100}, {1536, 576}, {30, 960}};
+  const Size sizes[] = {{20, 6},      {48, 17},     {96, 131},   {576, 960},
+                        {1000, 131},  {4096, 1100}, {576, 1536}, {2048, 3072},
+                        {1000, 1100}, {1536, 576},  {30, 960}};
   constexpr int kSizes = 11;  // no divisor with kWays
-  int n = 0;
   for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
     for (const int64_t tokens : {1, 2, 5, 8, 11, 16, 27, 32}) {
       for (int way = 0; way < kWays; ++way) {
         const Size size = sizes[n++ % kSizes];
-        LinearShape s;
-        s.x = s.weight = s.y = type;
-        s.in = size.in;
-        s.out = size.out;
-        s.tokens = tokens;
-        s.eps = 1e-5;
-        Decorate(way, &s);
-        if (s.gated) s.out += s.out % 2;
-        const int64_t y_cols = s.gated ? s.out / 2 : s.out;
-        // Rows of larger matrices.
-        s.x_stride = s.in + (n % 4 == 3 ? 8 : n % 8 == 5 ? 3 : 0);
-        s.y_stride = y_cols + (n % 5 == 3 ? 8 : n % 9 == 5 ? 1 : 0);
-        s.residual_stride = s.residual ? y_cols + (n % 3 == 1 ? 4 : 0) : 0;
+        const LinearShape s = shape(type, size.in, size.out, tokens, way);
         const std::optional<KernelSpec> spec = SpecializeLinear(s, target);
-        if (!spec.has_value()) {
-          // The contract has an instance up to kMaxLinearTokens: report it.
-          KernelSpec none;
-          none.entry = absl::StrCat("no instance for ", s.in, "x", s.out,
-                                    " t", tokens, " way ", way);
-          entries->push_back({none.entry, {none}, [=] {
-                                GpuCase c;
-                                c.AddStep(none, {}, {}, {});
-                                return c;
-                              }});
+        if (spec.has_value()) {
+          add(s, *spec, way);
           continue;
         }
-        for (const int64_t count : {tokens, tokens - 2}) {
-          if (count < 1) continue;
-          entries->push_back(
-              {absl::StrCat("linear ", DTypeName(type), " ", s.in, "x", s.out,
-                            " t", count, "/", tokens, " way ", way, " strides ",
-                            s.x_stride, "/", s.y_stride, " ", spec->entry),
-               {*spec},
-               [=] { return Make(*spec, s, count); }});
-        }
+        // The contract has an instance up to kMaxLinearTokens: report it.
+        KernelSpec none;
+        none.entry = absl::StrCat("no instance for ", s.in, "x", s.out, " t",
+                                  tokens, " way ", way);
+        entries->push_back({none.entry, {none}, [=] {
+                              GpuCase c;
+                              c.AddStep(none, {}, {}, {});
+                              return c;
+                            }});
       }
+    }
+  }
+
+  // Cuts that these shapes are not given, up to the largest of each number.
+  struct Cut {
+    int64_t in, out, tokens;
+    int way;
+    LinearTiling tiling;
+  };
+  const Cut cuts[] = {
+      {600, 160, 32, 1, {8, 2, 1, 4, 1, 255}},
+      {1544, 200, 32, 1, {8, 2, 1, 2, 4, 255}},
+      {1544, 150, 17, 5, {6, 3, 1, 2, 8, 255}},
+      {1032, 100, 9, 3, {3, 1, 4, 1, 8, 255}},
+      {1032, 40, 8, 2, {1, 2, 4, 3, 2, 128}},
+      {2056, 132, 27, 6, {4, 4, 1, 3, 2, 168}},
+      {4096, 1100, 11, 0, {6, 4, 1, 3, 1, 168}},
+      {8200, 50, 1, 2, {1, 16, 2, 6, 1, 128}},
+  };
+  for (const DType type : {DType::kBF16, DType::kF16}) {
+    for (const Cut& cut : cuts) {
+      n += n % 8 == 4 ? 2 : 1;  // x's rows stay on 16 bytes
+      if (cut.tiling.cluster > 1 && !target.hopper()) continue;
+      const LinearShape s = shape(type, cut.in, cut.out, cut.tokens, cut.way);
+      add(s, SpecializeLinearMma(s, target, cut.tiling), cut.way);
     }
   }
 }
