@@ -17,7 +17,7 @@ namespace {
 // attention_simple.cuh.
 constexpr int64_t kAppendThreads = 256;
 constexpr int64_t kTileThreads = 128, kTileWarps = 4, kSimpleThreads = 256;
-constexpr int64_t kAppendTokens = 32, kAppendHeads = 4;
+constexpr int64_t kAppendTokens = 64, kAppendHeads = 4;
 // Parts whose weights one block joins; also what its shared memory holds.
 constexpr int64_t kMaxParts = 64;
 
@@ -91,10 +91,10 @@ int64_t DecodePasses(const AttentionShape& s) {
 KernelSpec SimpleDecode(const AttentionShape& s, const GpuTarget& target) {
   KernelSpec spec;
   spec.source = "attention_simple.cuh";
-  spec.entry = absl::StrCat(
-      "AttentionSimpleDecode<", CudaTypeName(s.type), ", ",
-      CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s), ", ",
-      RotaryArg(s), ", ", RowsArg(s, s.out_stride), ">");
+  spec.entry =
+      absl::StrCat("AttentionSimpleDecode<", CudaTypeName(s.type), ", ",
+                   CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s),
+                   ", ", RotaryArg(s), ", ", RowsArg(s, s.out_stride), ">");
   spec.label =
       absl::StrCat("attention_simple_decode ", ShapeLabel(s), " t", s.tokens);
   spec.grid = {GridExtent{.times = s.group}, GridExtent{.times = s.kv_heads},
@@ -129,8 +129,8 @@ TileChoice ChooseTile(const AttentionShape& s, const GpuTarget& target) {
   const int64_t keys = s.head_dim <= 128 ? 64 : 32;
   const int64_t rows = kTileWarps * 16 * row_tiles;
   // q and k with rows of head_dim + 8, v with rows of keys + 8 elements.
-  const int64_t bytes = 2 * ((rows + keys) * (s.head_dim + 8) +
-                             s.head_dim * (keys + 8));
+  const int64_t bytes =
+      2 * ((rows + keys) * (s.head_dim + 8) + s.head_dim * (keys + 8));
   if (bytes > target.shared_bytes) return c;
   c.simple = false;
   c.passes = CeilDiv(s.group, 16);
@@ -212,8 +212,7 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
     // Of each slice that a block of a cluster joins.
     const int64_t slices = s.tokens * s.kv_heads * passes * c.cluster;
     const int64_t slice = CeilDiv(rows * s.head_dim / 4, c.cluster);
-    result.scratch_bytes =
-        slices * (c.most / c.cluster) * (slice + rows) * 16;
+    result.scratch_bytes = slices * (c.most / c.cluster) * (slice + rows) * 16;
     result.sync_words = slices;
   }
   return result;
@@ -224,15 +223,14 @@ KernelSpec SpecializeAppend(const AttentionShape& shape,
   const AttentionShape s = Normalise(shape);
   KernelSpec spec;
   spec.source = "attention_append.cuh";
-  spec.entry = absl::StrCat(
-      "AttentionAppend<", CudaTypeName(s.type), ", ", CudaTypeName(s.cache),
-      ", ", HeadsArg(s), ", ", KeysArg(s), ", ", RotaryArg(s), ", ",
-      RowsArg(s, s.heads * s.head_dim), ">");
+  spec.entry = absl::StrCat("AttentionAppend<", CudaTypeName(s.type), ", ",
+                            CudaTypeName(s.cache), ", ", HeadsArg(s), ", ",
+                            KeysArg(s), ", ", RotaryArg(s), ", ",
+                            RowsArg(s, s.heads * s.head_dim), ">");
   spec.label = absl::StrCat("attention_append ", ShapeLabel(s));
   const int64_t turned = CeilDiv(s.heads + s.kv_heads, kAppendHeads);
-  spec.grid = {
-      GridExtent{.per_block = kAppendTokens, .dim = CountDim::kTokens},
-      GridExtent{.times = turned + s.kv_heads}, GridExtent{}};
+  spec.grid = {GridExtent{.per_block = kAppendTokens, .dim = CountDim::kTokens},
+               GridExtent{.times = turned + s.kv_heads}, GridExtent{}};
   spec.block = {kAppendThreads, 1, 1};
   spec.programmatic = target.hopper();
   return spec;
@@ -247,10 +245,10 @@ KernelSpec SpecializeTileAttention(const AttentionShape& shape,
   spec.grid = {GridExtent{}, GridExtent{.dim = CountDim::kTiles}, GridExtent{}};
   if (c.simple) {
     spec.source = "attention_simple.cuh";
-    spec.entry = absl::StrCat(
-        "AttentionSimpleTile<", CudaTypeName(s.type), ", ",
-        CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s), ", ",
-        RowsArg(s, s.out_stride), ", ", c.tokens, ">");
+    spec.entry =
+        absl::StrCat("AttentionSimpleTile<", CudaTypeName(s.type), ", ",
+                     CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s),
+                     ", ", RowsArg(s, s.out_stride), ", ", c.tokens, ">");
     spec.label = absl::StrCat("attention_simple_tile ", ShapeLabel(s));
     spec.grid[0].times = s.heads;
     spec.block = {kSimpleThreads, 1, 1};
@@ -259,10 +257,10 @@ KernelSpec SpecializeTileAttention(const AttentionShape& shape,
   // Row tiles leave 16 bytes at a time, wherever a head begins.
   DS_CHECK(s.q_stride % 8 == 0 && s.q_offset % 8 == 0);
   spec.source = "attention_tile.cuh";
-  spec.entry = absl::StrCat(
-      "AttentionTile<", CudaTypeName(s.type), ", ", HeadsArg(s), ", ",
-      KeysArg(s), ", ", RowsArg(s, s.out_stride), ", ", c.pack, ", ",
-      c.row_tiles, ", ", c.keys, ">");
+  spec.entry =
+      absl::StrCat("AttentionTile<", CudaTypeName(s.type), ", ", HeadsArg(s),
+                   ", ", KeysArg(s), ", ", RowsArg(s, s.out_stride), ", ",
+                   c.pack, ", ", c.row_tiles, ", ", c.keys, ">");
   spec.label = absl::StrCat("attention_tile ", ShapeLabel(s));
   spec.grid[0].times = s.kv_heads * c.passes;
   spec.block = {kTileThreads, 1, 1};

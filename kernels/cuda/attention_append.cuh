@@ -4,31 +4,136 @@
 
 #include "attention_common.cuh"
 
-constexpr int kAppendTokens = 32, kAppendThreads = 256;
-constexpr int kAppendHeads = 4;    // q and k heads of a block
-constexpr int kAppendColumns = 64;  // of v that pass shared memory at a time
+constexpr int kAppendTokens = 64, kAppendThreads = 256;
+constexpr int kAppendHeads = 4;      // q and k heads of a block
+constexpr int kAppendColumns = 128;  // of v that pass shared memory at a time
 
-template <typename T, int n>
-struct __align__(n * sizeof(T)) AppendVector {
-  T x[n];
+template <typename A, typename B>
+constexpr bool kSameType = false;
+template <typename A>
+constexpr bool kSameType<A, A> = true;
+
+// The tokens of a block.
+struct AppendTokens {
+  int count;
+  int position[kAppendTokens], block[kAppendTokens];
 };
 
-// Units u .. u + kUnits - 1 of a head.
-template <typename Rotary, int kUnits, typename T>
-__device__ __forceinline__ void StorePairs(const float2 (&y)[kUnits], int u,
-                                           T* head) {
-  AppendVector<T, kUnits> a, b;
+// Rows of v are read along the head and written along the tokens, 8 at once
+// where 8 of a sequence begin at a multiple of 8.
+template <typename T, typename C, typename Heads, typename Keys, typename Rows>
+struct AppendValues {
+  static constexpr int kDim = Heads::dim;
+  static constexpr int kWindows = kAppendTokens / 8;
+  using Cache = AttentionCache<C, Heads, Keys>;
+  // Whether 16 bytes are 8 elements of a row, and of a cache's row.
+  static constexpr bool kWide = kSameType<T, C> && sizeof(T) == 2 &&
+                                kDim % 8 == 0 && Rows::WideV(8) &&
+                                Keys::block_tokens % 8 == 0;
+  // Chunks of 8 elements in a row, odd in number; see Row.
+  static constexpr int kStride = kAppendColumns + 8;
+
+  struct Shared {
+    __align__(16) C values[kAppendTokens][kStride];
+    int run[kWindows];  // where in these 8 tokens a run of 8 begins; or -1
+  };
+
+  // Of a token's values in shared memory: the 8 tokens of a run are 8 rows
+  // apart, so that runs side by side, with 4 pairs of columns each, are on all
+  // banks.
+  __device__ __forceinline__ static int Row(int t) {
+    return t % 8 * kWindows + t / 8;
+  }
+
+  // After it and a barrier, Store.
+  __device__ __forceinline__ static void Load(Shared& shared, const T* v,
+                                              int first, int tokens, int kv,
+                                              int begin) {
+    const int columns = min(kAppendColumns, kDim - begin);
+    constexpr int kAtOnce = kWide ? 8 : 1;
+    using From = AttentionVector<T, kAtOnce>;
+    using To = AttentionVector<C, kAtOnce>;
+    constexpr int kAcross = kAppendColumns / kAtOnce;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < tokens * kAcross; i += kAppendThreads) {
+      const int t = i / kAcross, d = i % kAcross * kAtOnce;
+      if (d >= columns) continue;
+      const From x = *reinterpret_cast<const From*>(Rows::V(v, first + t) +
+                                                    kv * kDim + begin + d);
+      To y;
 #pragma unroll
-  for (int j = 0; j < kUnits; ++j) {
-    a.x[j] = FromFloat<T>(y[j].x);
-    b.x[j] = FromFloat<T>(y[j].y);
+      for (int j = 0; j < kAtOnce; ++j) y.x[j] = FromFloat<C>(ToFloat(x.x[j]));
+      *reinterpret_cast<To*>(&shared.values[Row(t)][d]) = y;
+    }
   }
-  using Wide = AppendVector<T, kUnits>;
-  *reinterpret_cast<Wide*>(head + Rotary::First(u)) = a;
-  if (u < Rotary::half) {
-    *reinterpret_cast<Wide*>(head + Rotary::Second(u)) = b;
+
+  // Before Store, and between barriers.
+  __device__ __forceinline__ static void FindRuns(Shared& shared,
+                                                  const AppendTokens& tokens) {
+    const int w = threadIdx.x;
+    if (w >= kWindows) return;
+    int run = -1;
+    for (int t = 8 * w; kWide && t < min(8 * w + 8, tokens.count - 7); ++t) {
+      // A sequence's tokens follow each other.
+      if (tokens.position[t] % 8 == 0 &&
+          tokens.position[t + 7] == tokens.position[t] + 7 &&
+          tokens.block[t + 7] == tokens.block[t]) {
+        run = t;
+      }
+    }
+    shared.run[w] = run;
   }
-}
+
+  __device__ __forceinline__ static void Store(const Shared& shared,
+                                               const AppendTokens& tokens,
+                                               C* state, int kv, int begin) {
+    const int columns = min(kAppendColumns, kDim - begin);
+    const auto row = [&](int t, int d) {
+      return Cache::ValuesOf(state, tokens.block[t], kv) +
+             (begin + d) * Keys::block_tokens +
+             tokens.position[t] % Keys::block_tokens;
+    };
+    if constexpr (kWide) {
+      for (int i = threadIdx.x; i < kWindows * columns / 2;
+           i += kAppendThreads) {
+        const int t = shared.run[i % kWindows], d = i / kWindows * 2;
+        if (t < 0) continue;
+        uint32_t pair[8];  // of columns d and d + 1
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          pair[j] = *reinterpret_cast<const uint32_t*>(
+              &shared.values[Row(t + j)][d]);
+        }
+        C* to = row(t, d);
+        *reinterpret_cast<uint4*>(to) =
+            make_uint4(Low(pair[0], pair[1]), Low(pair[2], pair[3]),
+                       Low(pair[4], pair[5]), Low(pair[6], pair[7]));
+        *reinterpret_cast<uint4*>(to + Keys::block_tokens) =
+            make_uint4(High(pair[0], pair[1]), High(pair[2], pair[3]),
+                       High(pair[4], pair[5]), High(pair[6], pair[7]));
+      }
+    }
+    // Tokens of no run.
+    for (int i = threadIdx.x; i < kAppendTokens * columns;
+         i += kAppendThreads) {
+      const int t = i % kAppendTokens, d = i / kAppendTokens;
+      const int here = shared.run[t / 8];
+      const int before = t >= 8 ? shared.run[t / 8 - 1] : -1;
+      if (t >= tokens.count || (here >= 0 && t >= here) ||
+          (before >= 0 && t < before + 8)) {
+        continue;
+      }
+      *row(t, d) = shared.values[Row(t)][d];
+    }
+  }
+
+  __device__ __forceinline__ static uint32_t Low(uint32_t a, uint32_t b) {
+    return (a & 0xffffu) | b << 16;
+  }
+  __device__ __forceinline__ static uint32_t High(uint32_t a, uint32_t b) {
+    return a >> 16 | (b & 0xffff0000u);
+  }
+};
 
 // Grid: tiles of kAppendTokens tokens; groups of kAppendHeads q and k heads,
 // then the v heads one by one. out: rotated q, rows of heads * dim.
@@ -41,97 +146,75 @@ __global__ void __launch_bounds__(kAppendThreads)
   constexpr int kDim = Heads::dim;
   constexpr int kTurned = Heads::heads + Heads::kv_heads;
   constexpr int kGroups = CeilDiv(kTurned, kAppendHeads);
-  // Angles are shared by the heads of a block, unless heads are so large that
-  // they would not fit.
-  constexpr bool kTable = Rotary::half <= 128;
   using Cache = AttentionCache<C, Heads, Keys>;
-
-  __shared__ int position[kAppendTokens], block[kAppendTokens];
-  __shared__ float2 angles[kAppendTokens][kTable ? Rotary::half + 1 : 1];
-  __shared__ C values[kAppendTokens][kAppendColumns + 1];
+  using Values = AppendValues<T, C, Heads, Keys, Rows>;
+  __shared__ AppendTokens tokens;
 
   GridDone();
-  GridWait();
-  const int first = blockIdx.x * kAppendTokens;
-  const int tokens = min(kAppendTokens, info->tokens - first);
-  if (tokens <= 0) return;
-  const int tid = threadIdx.x;
-  if (tid < tokens) {
-    const int p = positions[first + tid];
-    position[tid] = p;
-    block[tid] = blocks[static_cast<int64_t>(slots[first + tid]) *
-                            info->blocks_per_seq +
-                        p / Keys::block_tokens];
+  const int tid = threadIdx.x, first = blockIdx.x * kAppendTokens;
+  const int count = min(kAppendTokens, LoadInput(&info->tokens) - first);
+  if (tid < count) {
+    const int p = LoadInput(positions + first + tid);
+    tokens.position[tid] = p;
+    tokens.block[tid] =
+        LoadInput(blocks +
+                  static_cast<int64_t>(LoadInput(slots + first + tid)) *
+                      LoadInput(&info->blocks_per_seq) +
+                  p / Keys::block_tokens);
   }
+  if (tid == 0) tokens.count = count;
   __syncthreads();
 
+  GridWait();
+  if (count <= 0) return;
   if (blockIdx.y >= kGroups) {
-    // Rows of v are read along the head, written along the tokens.
+    __shared__ typename Values::Shared shared;
     const int kv = blockIdx.y - kGroups;
+    Values::FindRuns(shared, tokens);
     for (int begin = 0; begin < kDim; begin += kAppendColumns) {
-      const int columns = min(kAppendColumns, kDim - begin);
-      for (int i = tid; i < tokens * kAppendColumns; i += kAppendThreads) {
-        const int t = i / kAppendColumns, d = i % kAppendColumns;
-        if (d >= columns) continue;
-        values[t][d] = FromFloat<C>(
-            ToFloat(Rows::V(v, first + t)[kv * kDim + begin + d]));
-      }
+      if (begin > 0) __syncthreads();  // what was read is free
+      Values::Load(shared, v, first, count, kv, begin);
       __syncthreads();
-      for (int i = tid; i < columns * kAppendTokens; i += kAppendThreads) {
-        const int t = i % kAppendTokens, d = i / kAppendTokens;
-        if (t >= tokens) continue;
-        Cache::ValuesOf(state, block[t], kv)[(begin + d) * Keys::block_tokens +
-                                             position[t] % Keys::block_tokens] =
-            values[t][d];
-      }
-      __syncthreads();
+      Values::Store(shared, tokens, state, kv, begin);
     }
     return;
   }
 
-  constexpr int kAngles = kTable ? Rotary::half : 0;
-  for (int i = tid; i < tokens * kAngles; i += kAppendThreads) {
-    const int t = i / max(kAngles, 1), u = i % max(kAngles, 1);
-    angles[t][u] = Rotary::Angle(position[t], freqs[u]);
-  }
-  __syncthreads();
   // Several units at a time, as far as they lie side by side.
-  constexpr int kUnits = Rotary::Wide(4) && Rows::Wide(4)   ? 4
-                         : Rotary::Wide(2) && Rows::Wide(2) ? 2
-                                                            : 1;
+  constexpr int kUnits = UnitsAtOnce<Rotary, Rows>(16 / sizeof(T));
   constexpr int kSteps = Rotary::units / kUnits;
-  using Wide = AppendVector<T, kUnits>;
   const int begin = blockIdx.y * kAppendHeads;
-  const int heads = min(kAppendHeads, kTurned - begin);
-  for (int i = tid; i < tokens * kAppendHeads * kSteps; i += kAppendThreads) {
-    const int u = i % kSteps * kUnits;
-    const int head = begin + i / kSteps % kAppendHeads;
-    const int t = i / kSteps / kAppendHeads;
-    if (head >= begin + heads) continue;
-    const bool is_q = head < Heads::heads;
-    const int kv = head - Heads::heads;
-    const T* x = is_q ? Rows::Q(q, first + t) + head * kDim
-                      : Rows::K(k, first + t) + kv * kDim;
-    const bool turned = u < Rotary::half;
-    Wide a = *reinterpret_cast<const Wide*>(x + Rotary::First(u));
-    Wide b = {};
-    if (turned) b = *reinterpret_cast<const Wide*>(x + Rotary::Second(u));
-    float2 y[kUnits];
+  for (int i = tid; i < count * kSteps; i += kAppendThreads) {
+    const int u = i % kSteps * kUnits, t = i / kSteps;
+    RotatedUnits<Rotary, T, kUnits> units[kAppendHeads];
 #pragma unroll
-    for (int j = 0; j < kUnits; ++j) {
-      y[j] = make_float2(ToFloat(a.x[j]), ToFloat(b.x[j]));
-      if (turned) {
-        y[j] = Rotate(y[j], kTable ? angles[t][u + j]
-                                   : Rotary::Angle(position[t], freqs[u + j]));
+    for (int h = 0; h < kAppendHeads; ++h) {
+      const int head = begin + h;
+      if (head >= kTurned) break;
+      units[h].Load(head < Heads::heads
+                        ? Rows::Q(q, first + t) + head * kDim
+                        : Rows::K(k, first + t) + (head - Heads::heads) * kDim,
+                    u);
+    }
+    float2 angles[kUnits];
+    if (u < Rotary::half) {
+#pragma unroll
+      for (int j = 0; j < kUnits; ++j) {
+        angles[j] = Rotary::Angle(tokens.position[t], freqs[u + j]);
       }
     }
-    if (is_q) {
-      StorePairs<Rotary, kUnits>(y, u, Rows::Out(out, first + t) + head * kDim);
-    } else {
-      StorePairs<Rotary, kUnits>(
-          y, u,
-          Cache::KeysOf(state, block[t], kv) +
-              position[t] % Keys::block_tokens * kDim);
+#pragma unroll
+    for (int h = 0; h < kAppendHeads; ++h) {
+      const int head = begin + h;
+      if (head >= kTurned) break;
+      if (head < Heads::heads) {
+        units[h].Store(Rows::Out(out, first + t) + head * kDim, u, angles);
+      } else {
+        units[h].Store(
+            Cache::KeysOf(state, tokens.block[t], head - Heads::heads) +
+                tokens.position[t] % Keys::block_tokens * kDim,
+            u, angles);
+      }
     }
   }
 }

@@ -44,6 +44,9 @@ struct AttentionRows {
     return kQStride % n == 0 && kQOffset % n == 0 && kKStride % n == 0 &&
            kKOffset % n == 0 && kOutStride % n == 0;
   }
+  __device__ static constexpr bool WideV(int n) {
+    return kVStride % n == 0 && kVOffset % n == 0;
+  }
   template <typename T>
   __device__ static const T* Q(const T* q, int t) {
     return q + kQOffset + static_cast<int64_t>(t) * kQStride;
@@ -146,36 +149,43 @@ struct __align__(n * sizeof(T)) AttentionVector {
   T x[n];
 };
 
-// Units u .. u + n - 1 of a head, of which n divides all borders, on their way
-// from a row to where they are kept rotated.
+// How many units of q and k to move at once, at most `most`.
+template <typename Rotary, typename Rows>
+__device__ __forceinline__ constexpr int UnitsAtOnce(int most) {
+  int n = most;
+  while (n > 1 && !(Rotary::Wide(n) && Rows::Wide(n))) n /= 2;
+  return n;
+}
+
+// Units u .. u + n - 1 of a head, on their way from a row to where they are
+// kept rotated; n divides what Wide was asked for.
 template <typename Rotary, typename T, int n>
 struct RotatedUnits {
-  using Vector = AttentionVector<T, n>;
-  Vector first = {}, second = {};
+  AttentionVector<T, n> first = {}, second = {};
 
   __device__ __forceinline__ void Load(const T* head, int u) {
+    using Vector = AttentionVector<T, n>;
     first = *reinterpret_cast<const Vector*>(head + Rotary::First(u));
     if (u < Rotary::half) {
       second = *reinterpret_cast<const Vector*>(head + Rotary::Second(u));
     }
   }
-  // angle(j): cosine and sine of unit j.
-  template <typename F>
-  __device__ __forceinline__ void Turn(F angle, int u) {
-    if (u >= Rotary::half) return;
+  // angle[j]: cosine and sine of unit u + j, if that turns.
+  template <typename C>
+  __device__ __forceinline__ void Store(C* head, int u,
+                                        const float2* angle) const {
+    using Vector = AttentionVector<C, n>;
+    const bool turns = u < Rotary::half;
+    Vector a, b;
 #pragma unroll
     for (int j = 0; j < n; ++j) {
-      const float2 y = Rotate(
-          make_float2(ToFloat(first.x[j]), ToFloat(second.x[j])), angle(u + j));
-      first.x[j] = FromFloat<T>(y.x);
-      second.x[j] = FromFloat<T>(y.y);
+      float2 y = make_float2(ToFloat(first.x[j]), ToFloat(second.x[j]));
+      if (turns) y = Rotate(y, angle[j]);
+      a.x[j] = FromFloat<C>(y.x);
+      b.x[j] = FromFloat<C>(y.y);
     }
-  }
-  __device__ __forceinline__ void Store(T* head, int u) const {
-    *reinterpret_cast<Vector*>(head + Rotary::First(u)) = first;
-    if (u < Rotary::half) {
-      *reinterpret_cast<Vector*>(head + Rotary::Second(u)) = second;
-    }
+    *reinterpret_cast<Vector*>(head + Rotary::First(u)) = a;
+    if (turns) *reinterpret_cast<Vector*>(head + Rotary::Second(u)) = b;
   }
 };
 

@@ -4,8 +4,8 @@
 //
 // The token's own key and value never come back through the cache: the block of
 // the last part, the shortest, holds them in shared memory and adds them to its
-// sums itself. Keys and values of earlier tokens are asked for before the kernel
-// before this one has ended (base.cuh says why that is allowed).
+// sums itself. Keys and values of earlier tokens are asked for before the
+// kernel before this one has ended (base.cuh says why that is allowed).
 #pragma once
 
 #include "attention_decode_join.cuh"
@@ -28,7 +28,7 @@ __device__ __forceinline__ void DecodeBlock(
   constexpr int kStride = kDim + 32, kSumStride = kDim + 4;
   __shared__ __align__(16) T rotated[kRows + 1][kStride];
   __shared__ T value[kDim];  // the new one
-  __shared__ float2 angles[Rotary::half + 1];
+  __shared__ float2 angles[Rotary::units];
   __shared__ float own_score[kRows];
   __shared__ __align__(16) float sums[kWarps][kRows][kSumStride];
   __shared__ float most[kWarps][kRows], total[kWarps][kRows];
@@ -77,9 +77,7 @@ __device__ __forceinline__ void DecodeBlock(
   GridWait();
 
   // Several units at a time, as far as they lie side by side.
-  constexpr int kUnits = Rotary::Wide(4) && Rows::Wide(4)   ? 4
-                         : Rotary::Wide(2) && Rows::Wide(2) ? 2
-                                                            : 1;
+  constexpr int kUnits = UnitsAtOnce<Rotary, Rows>(4);
   constexpr int kRowSteps = Rotary::units / kUnits;
   for (int i = tid; i < (kRows + 1) * kRowSteps; i += kThreads) {
     const int row = i / kRowSteps, u = i % kRowSteps * kUnits;
@@ -90,8 +88,7 @@ __device__ __forceinline__ void DecodeBlock(
     } else if (Heads::Has(kv, member + row)) {
       units.Load(Rows::Q(q, t) + Heads::Head(kv, member + row) * kDim, u);
     }
-    units.Turn([&](int j) { return angles[j]; }, u);
-    units.Store(rotated[row], u);
+    units.Store(rotated[row], u, angles + u);
   }
   if (own) {
     for (int d = tid; d < kDim; d += kThreads) {

@@ -26,10 +26,10 @@ struct DecodePart {
 
 // How the work is cut. Blocks have kWarps warps and take kRows query heads of a
 // KV head. kCluster blocks join their parts in shared memory; of several such
-// groups, the one that ends last joins them. Keys are cut into parts of kMinPart
-// tokens or more (multiples of it): into one group's as long as these have no
-// more than kOwnPart tokens, then into kEven, which fill the GPU when all
-// sequences are alike, and up to kMost where a sequence is so long that the
+// groups, the one that ends last joins them. Keys are cut into parts of
+// kMinPart tokens or more (multiples of it): into one group's as long as these
+// have no more than kOwnPart tokens, then into kEven, which fill the GPU when
+// all sequences are alike, and up to kMost where a sequence is so long that the
 // others would wait for it. kEven and kMost are multiples of kCluster.
 template <int kRows, int kWarps, int kCluster, int kEven, int kMost,
           int kMinPart, int kOwnPart>

@@ -1,6 +1,6 @@
 // Instructions that only the attention kernels need: copies into shared memory
-// that run beside the arithmetic, fragments out of it, exp2, loads that see what
-// other blocks wrote, and the clusters of blocks of sm_90.
+// that run beside the arithmetic, fragments out of it, exp2, loads that see
+// what other blocks wrote, and the clusters of blocks of sm_90.
 #pragma once
 
 #include "base.cuh"

@@ -76,8 +76,9 @@ TEST(DecodeAttention, CutsSequencesSoThatTheGpuIsFull) {
 TEST(DecodeAttention, CutsOnlyLongSequencesOfLargeBatches) {
   AttentionShape s = Fused(32, 8, 128);
   s.tokens = 32;
-  EXPECT_NE(SpecializeDecodeAttention(s, H200()).kernel.entry.find("4, 4, 1, 1, 2, "),
-            std::string::npos);
+  EXPECT_NE(
+      SpecializeDecodeAttention(s, H200()).kernel.entry.find("4, 4, 1, 1, 2, "),
+      std::string::npos);
   s.tokens = 64;  // long ones disappear among so many
   const DecodeAttention whole = SpecializeDecodeAttention(s, H200());
   EXPECT_EQ(Parts(whole.kernel), 1);
@@ -158,7 +159,7 @@ TEST(Append, WritesRotatedRowsOfHeadsOnly) {
             std::string::npos);
   // 2 groups of q and k heads, 2 heads of v.
   EXPECT_EQ(spec.grid[1].times, 4);
-  EXPECT_EQ(spec.grid[0].per_block, 32);
+  EXPECT_EQ(spec.grid[0].per_block, 64);
   EXPECT_EQ(spec.grid[0].dim, CountDim::kTokens);
 }
 

@@ -81,10 +81,9 @@ std::vector<DecodeTuning> Tunings(const AttentionShape& s,
   // Different quarters may be the same number of parts.
   std::vector<DecodeTuning> unique;
   for (const DecodeTuning& t : out) {
-    const bool seen =
-        std::any_of(unique.begin(), unique.end(), [&](const DecodeTuning& u) {
-          return Numbers(u) == Numbers(t);
-        });
+    const bool seen = std::any_of(
+        unique.begin(), unique.end(),
+        [&](const DecodeTuning& u) { return Numbers(u) == Numbers(t); });
     if (!seen) unique.push_back(t);
   }
   return unique;
@@ -141,8 +140,7 @@ absl::StatusOr<Memory> MakeMemory(const DecodeSweep& sweep, int64_t context,
 // Microseconds of a launch; what the last copy's gave to `values`.
 absl::StatusOr<double> TimeCut(const DecodeCut& cut, int64_t tokens,
                                Memory* memory, CompiledKernels* kernels,
-                               GpuDevice* device,
-                               std::vector<double>* values) {
+                               GpuDevice* device, std::vector<double>* values) {
   const KernelSpec& spec = cut.decode.kernel;
   StepInfo grid = {};
   grid.tokens = static_cast<int32_t>(tokens);
@@ -153,8 +151,7 @@ absl::StatusOr<double> TimeCut(const DecodeCut& cut, int64_t tokens,
     for (auto& copy : memory->params) {
       std::vector<void*> pointers = {&memory->info};
       for (uint64_t& v : copy) pointers.push_back(&v);
-      DS_RETURN_IF_ERROR(
-          device->Launch(spec, function, grid, pointers.data()));
+      DS_RETURN_IF_ERROR(device->Launch(spec, function, grid, pointers.data()));
     }
     return absl::OkStatus();
   }));
@@ -251,7 +248,10 @@ std::vector<DecodeSweep> DecodeSweeps(const GpuTarget& target,
     std::vector<std::pair<int64_t, std::vector<int64_t>>> batches;
   };
   const Model models[] = {
-      {"8b", 32, 8, 128,
+      {"8b",
+       32,
+       8,
+       128,
        {{1, {128, 512, 2048, 16384}}, {8, {512, 4096}}, {32, {512, 2048}}}},
       {"1b", 32, 8, 64, {{1, {512, 4096}}, {8, {512}}}},
       {"smollm2", 9, 3, 64, {{1, {512, 2048}}, {8, {512}}}}};

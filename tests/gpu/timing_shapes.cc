@@ -1,5 +1,6 @@
 // The shapes that are timed: Llama-3.2-1B, Llama-3.1-8B and SmolLM2-135M.
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -29,8 +30,9 @@ Timing LinearTiming(const std::string& name, LinearShape s,
   const int64_t weight = 2 * s.in * s.out;
   t.bytes = static_cast<double>(weight);
   t.cold_bytes = weight;
-  t.params = [s, weight](TimingMemory* m, int)
-      -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
+  t.params = [s, weight](
+                 TimingMemory* m,
+                 int) -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
     std::vector<int32_t> rows(s.tokens);
     std::iota(rows.begin(), rows.end(), 0);
     CUdeviceptr from = 0;
@@ -50,58 +52,76 @@ Timing LinearTiming(const std::string& name, LinearShape s,
   return t;
 }
 
-// `contexts` tokens behind each of `batch` sequences.
-Timing DecodeTiming(int64_t batch, int64_t context, const GpuTarget& target) {
+struct Heads {
+  int64_t heads, kv_heads, dim;
+  std::string Text() const {
+    return absl::StrCat(heads, "/", kv_heads, "x", dim);
+  }
+};
+
+AttentionShape FusedShape(const Heads& h, int64_t tokens) {
   AttentionShape s;
-  s.heads = 32, s.kv_heads = 8, s.group = 4, s.head_dim = 128;
-  s.scale = 1 / std::sqrt(128.0);
-  s.rotary_dim = 128;
-  s.q_stride = s.k_stride = s.v_stride = 48 * 128;
-  s.out_stride = 32 * 128;
-  s.tokens = batch;
-  s.max_context = std::max<int64_t>(context, 4096);
+  s.heads = h.heads, s.kv_heads = h.kv_heads, s.group = h.heads / h.kv_heads;
+  s.head_dim = s.rotary_dim = h.dim;
+  s.scale = 1 / std::sqrt(static_cast<double>(h.dim));
+  s.q_stride = s.k_stride = s.v_stride = (h.heads + 2 * h.kv_heads) * h.dim;
+  s.out_stride = h.heads * h.dim;
+  s.tokens = tokens;
+  return s;
+}
+
+// `context` tokens in each of `batch` sequences. All layers of a model read the
+// same inputs, and rows that the step before wrote: only the caches are cold.
+Timing DecodeTiming(const Heads& h, int64_t batch, int64_t context,
+                    const GpuTarget& target) {
+  AttentionShape s = FusedShape(h, batch);
+  s.max_context = 16384;
   const DecodeAttention decode = SpecializeDecodeAttention(s, target);
   Timing t;
-  t.name = absl::StrCat("decode_attention 32/8x128 b", batch, " ctx ", context);
+  t.name = absl::StrCat("decode_attention ", h.Text(), " b", batch, " ctx ",
+                        context);
   t.specs = {decode.kernel};
   t.info = Counts(batch);
   const int64_t blocks = (context + 63) / 64;
   t.info.blocks_per_seq = static_cast<int32_t>(blocks);
-  const int64_t block_bytes = 2 * 2 * 8 * 64 * 128;
-  t.bytes = static_cast<double>(batch * context) * 2 * 2 * 8 * 128;
+  const int64_t block_bytes = 2 * 2 * h.kv_heads * 64 * h.dim;
+  t.bytes = static_cast<double>(batch * context) * 2 * 2 * h.kv_heads * h.dim;
   t.cold_bytes = batch * blocks * block_bytes;
-  t.params = [=](TimingMemory* m, int)
-      -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
-    std::vector<int32_t> positions(batch, static_cast<int32_t>(context - 1));
-    std::vector<int32_t> slots(batch), table(batch * blocks);
-    std::iota(slots.begin(), slots.end(), 0);
-    std::iota(table.begin(), table.end(), 0);
-    DS_ASSIGN_OR_RETURN(const uint64_t p,
-                        m->Upload(positions.data(), 4 * batch));
-    DS_ASSIGN_OR_RETURN(const uint64_t sl, m->Upload(slots.data(), 4 * batch));
-    DS_ASSIGN_OR_RETURN(const uint64_t tb,
-                        m->Upload(table.data(), 4 * batch * blocks));
-    DS_ASSIGN_OR_RETURN(const uint64_t scratch, m->Zeros(decode.scratch_bytes));
-    DS_ASSIGN_OR_RETURN(const uint64_t sync, m->Zeros(4 * decode.sync_words));
-    DS_ASSIGN_OR_RETURN(const uint64_t out, m->Zeros(2 * batch * 32 * 128));
-    const uint64_t qkv = m->Random(2 * batch * 48 * 128);
-    return std::vector<std::vector<uint64_t>>{
-        {qkv, qkv + 2 * 32 * 128, qkv + 2 * 40 * 128, p, sl, tb,
-         m->Random(4 * 64), m->Random(batch * blocks * block_bytes), scratch,
-         sync, out}};
+  const auto shared = std::make_shared<std::vector<uint64_t>>();
+  t.params = [=](TimingMemory* m,
+                 int i) -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
+    if (i == 0) {
+      std::vector<int32_t> positions(batch, static_cast<int32_t>(context - 1));
+      std::vector<int32_t> slots(batch), table(batch * blocks);
+      std::iota(slots.begin(), slots.end(), 0);
+      std::iota(table.begin(), table.end(), 0);
+      DS_ASSIGN_OR_RETURN(const uint64_t p,
+                          m->Upload(positions.data(), 4 * batch));
+      DS_ASSIGN_OR_RETURN(const uint64_t sl,
+                          m->Upload(slots.data(), 4 * batch));
+      DS_ASSIGN_OR_RETURN(const uint64_t tb,
+                          m->Upload(table.data(), 4 * batch * blocks));
+      DS_ASSIGN_OR_RETURN(const uint64_t scratch,
+                          m->Zeros(decode.scratch_bytes));
+      DS_ASSIGN_OR_RETURN(const uint64_t sync, m->Zeros(4 * decode.sync_words));
+      DS_ASSIGN_OR_RETURN(const uint64_t out,
+                          m->Zeros(2 * batch * s.out_stride));
+      const uint64_t q = m->Random(2 * batch * s.q_stride);
+      const uint64_t k = q + 2 * h.heads * h.dim,
+                     v = k + 2 * h.kv_heads * h.dim;
+      *shared = {q, k,       v,    p,  sl, tb, m->Random(2 * h.dim),
+                 0, scratch, sync, out};
+    }
+    std::vector<uint64_t> params = *shared;
+    params[7] = m->Random(batch * blocks * block_bytes);
+    return std::vector<std::vector<uint64_t>>{params};
   };
   return t;
 }
 
 // Prefill of `tokens` tokens of one sequence; the append or the attention.
 Timing PrefillTiming(int64_t tokens, bool attend, const GpuTarget& target) {
-  AttentionShape s;
-  s.heads = 32, s.kv_heads = 8, s.group = 4, s.head_dim = 128;
-  s.scale = 1 / std::sqrt(128.0);
-  s.rotary_dim = 128;
-  s.q_stride = s.k_stride = s.v_stride = 48 * 128;
-  s.out_stride = 32 * 128;
-  s.tokens = tokens;
+  AttentionShape s = FusedShape({32, 8, 128}, tokens);
   const KernelSpec append = SpecializeAppend(s, target);
   s.q_stride = 32 * 128;
   const int64_t tile = AttentionTileTokens(s, target);
@@ -116,8 +136,8 @@ Timing PrefillTiming(int64_t tokens, bool attend, const GpuTarget& target) {
   if (attend) t.flops = 4.0 * 32 * 128 * tokens * (tokens + 1) / 2;
   t.bytes = 2.0 * 2 * tokens * 48 * 128;
   t.cold_bytes = int64_t{1} << 30;  // 20 launches
-  t.params = [=](TimingMemory* m, int)
-      -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
+  t.params = [=](TimingMemory* m,
+                 int) -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
     std::vector<int32_t> table(blocks), tiles, positions(tokens),
         slots(tokens, 0);
     std::iota(table.begin(), table.end(), 0);
@@ -139,9 +159,9 @@ Timing PrefillTiming(int64_t tokens, bool attend, const GpuTarget& target) {
     if (attend) {
       return std::vector<std::vector<uint64_t>>{{qkv, ti, tb, state, out}};
     }
-    return std::vector<std::vector<uint64_t>>{
-        {qkv, qkv + 2 * 32 * 128, qkv + 2 * 40 * 128, p, sl, tb,
-         m->Random(4 * 64), state, out}};
+    return std::vector<std::vector<uint64_t>>{{qkv, qkv + 2 * 32 * 128,
+                                               qkv + 2 * 40 * 128, p, sl, tb,
+                                               m->Random(4 * 64), state, out}};
   };
   return t;
 }
@@ -155,8 +175,8 @@ Timing SampleTiming(const std::string& name, SamplerRecord record,
   t.info = Counts(1);
   t.bytes = 4.0 * 128256;
   t.cold_bytes = 4 * 128256;
-  t.params = [=](TimingMemory* m, int)
-      -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
+  t.params = [=](TimingMemory* m,
+                 int) -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
     DS_ASSIGN_OR_RETURN(const uint64_t r, m->Upload(&record, sizeof record));
     DS_ASSIGN_OR_RETURN(const uint64_t work, m->Zeros(SampleScratchBytes(s)));
     DS_ASSIGN_OR_RETURN(const uint64_t sync, m->Zeros(4 * kSampleSyncWords));
@@ -186,9 +206,9 @@ std::vector<ModelLinear> ModelLinears(const std::vector<int64_t>& tokens) {
         s.y_stride = s.gated ? s.out / 2 : s.out;
         s.residual_stride = s.residual ? s.y_stride : 0;
         s.eps = 1e-5;
-        linears.push_back({absl::StrCat(m.name, " ", what, " ", s.in, "x",
-                                        s.out, " t", n),
-                           s});
+        linears.push_back(
+            {absl::StrCat(m.name, " ", what, " ", s.in, "x", s.out, " t", n),
+             s});
       };
       LinearShape qkv;
       qkv.in = m.hidden, qkv.out = m.qkv;
@@ -232,8 +252,14 @@ std::vector<Timing> LinearTimings(const GpuTarget& target) {
 }
 
 std::vector<Timing> AttentionTimings(const GpuTarget& target) {
-  return {DecodeTiming(1, 512, target), DecodeTiming(1, 16384, target),
-          DecodeTiming(8, 512, target), DecodeTiming(32, 512, target),
+  const Heads large = {32, 8, 128}, middle = {32, 8, 64}, small = {9, 3, 64};
+  return {DecodeTiming(large, 1, 512, target),
+          DecodeTiming(large, 1, 2048, target),
+          DecodeTiming(large, 1, 16384, target),
+          DecodeTiming(large, 8, 512, target),
+          DecodeTiming(large, 32, 512, target),
+          DecodeTiming(middle, 1, 512, target),
+          DecodeTiming(small, 1, 512, target),
           PrefillTiming(2048, false, target),
           PrefillTiming(2048, true, target)};
 }
@@ -249,8 +275,8 @@ std::vector<Timing> RowsTimings(const GpuTarget& target) {
   t.info = Counts(2048);
   t.bytes = 2.0 * 2 * 2048 * 4096;
   t.cold_bytes = 2 * 2 * 2048 * 4096;
-  t.params = [](TimingMemory* m, int)
-      -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
+  t.params = [](TimingMemory* m,
+                int) -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
     const int64_t bytes = 2 * 2048 * 4096;
     return std::vector<std::vector<uint64_t>>{
         {m->Random(bytes), m->Random(4 * 4096), 0, 0, m->Random(bytes)}};
@@ -265,8 +291,8 @@ std::vector<Timing> RowsTimings(const GpuTarget& target) {
   t.specs = {SpecializeElementwise(gated, target)};
   t.bytes = 2.0 * 3 * 2048 * 14336;
   t.cold_bytes = 2 * 3 * 2048 * 14336;
-  t.params = [](TimingMemory* m, int)
-      -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
+  t.params = [](TimingMemory* m,
+                int) -> absl::StatusOr<std::vector<std::vector<uint64_t>>> {
     const int64_t bytes = 2 * 2048 * 14336;
     return std::vector<std::vector<uint64_t>>{
         {m->Random(2 * bytes), 0, 0, 0, m->Random(bytes)}};
