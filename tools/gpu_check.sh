@@ -42,6 +42,7 @@ print(':'.join(sorted({d for p in sys.path if os.path.isdir(p) for d in
                        glob.glob(os.path.join(p, 'nvidia', '*', 'lib'))})))
 PY
 )
+rm -rf "$work/bin" "$work/cases"
 tar -C "$work" -xJf "$stage/bin.tar.xz"
 bin=$work/bin
 export LD_LIBRARY_PATH=$bin:$pip_libraries:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
@@ -72,12 +73,7 @@ step() {
     "$(tail -n 1 "$work/step.log" | cut -c1-160)" >>"$table"
 }
 
-python3 - >>"$log" 2>&1 <<'PY'
-import subprocess
-print(subprocess.run(['nvidia-smi', '--query-gpu=name,driver_version',
-                      '--format=csv,noheader'], stdout=subprocess.PIPE,
-                     text=True).stdout)
-PY
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader >>"$log" 2>&1
 
 same_plans() {
   local bad=0
@@ -125,6 +121,10 @@ smollm2() {
   return $rc
 }
 
+# For the shells that `timeout` starts.
+export -f same_plans sanitize smollm2
+export top stage work kept bin
+
 case $part in
 correctness)
   tar -C "$work" -xJf "$stage/cases.tar.xz"
@@ -138,9 +138,9 @@ correctness)
   step nccl-alone 60 env DEEPSLICE_ONE_SHOT_BYTES=0 python3 \
     "$top/tests/run_gpu_cases.py" --bin "$bin" --cases "$work/cases" \
     --runs fp32:2 --only llama-gqa-tied
-  step smollm2 120 smollm2
-  step same-plans 60 same_plans
-  step sanitizer 120 sanitize
+  step smollm2 120 bash -c smollm2
+  step same-plans 60 bash -c same_plans
+  step sanitizer 120 bash -c sanitize
   ;;
 speed-1b | speed-8b)
   step "$part" 460 python3 "$top/tools/gpu_speed.py" "$part" --bin "$bin" \
