@@ -43,7 +43,7 @@ print(':'.join(sorted({d for p in sys.path if os.path.isdir(p) for d in
 PY
 )
 rm -rf "$work/bin" "$work/cases"
-tar -C "$work" -xJf "$stage/bin.tar.xz"
+tar -C "$work" -xzf "$stage/bin.tar.gz"
 bin=$work/bin
 export LD_LIBRARY_PATH=$bin:$pip_libraries:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
 export PATH=$bin:$PATH
@@ -127,7 +127,7 @@ export top stage work kept bin
 
 case $part in
 correctness)
-  tar -C "$work" -xJf "$stage/cases.tar.xz"
+  tar -C "$work" -xzf "$stage/cases.tar.gz"
   step kernels 150 gpu_kernel_check --cache="$work/cache/kernels"
   step ranks2 60 gpu_comm_check --world=2 --share-gpu \
     --cache="$work/cache/kernels"

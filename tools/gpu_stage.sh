@@ -44,7 +44,7 @@ strip "$work"/bin/*
 for tool in "$work"/bin/*; do
   ldd "$tool" | awk '/libhwy/ {print $3}' | xargs -r cp -Lt "$work/bin" -u
 done
-tar -C "$work" -cJf "$stage/bin.tar.xz" bin
+tar -C "$work" -czf "$stage/bin.tar.gz" bin
 
 case $what in
 correctness)
@@ -57,7 +57,7 @@ correctness)
         cp -rL "$conformance/$kind/$name" "$work/cases/"
     done
   done
-  tar -C "$work" -cJf "$stage/cases.tar.xz" cases
+  tar -C "$work" -czf "$stage/cases.tar.gz" cases
   # The same three plans are compiled there.
   while read -r name dtype; do
     "$work/bin/dscompile" "$work/cases/$name" --target sm_90a --dtype "$dtype" \
