@@ -107,8 +107,18 @@ class NcclComm final : public DeviceComm {
   absl::Status Error(absl::string_view what, NcclResult result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The first reason stays. Aborts NCCL's side.
-  void Fail(const absl::Status& why);
+  void Fail(const absl::Status& why) {
+    absl::MutexLock lock(&mutex_);
+    FailLocked(why);
+  }
+  void FailLocked(const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Watch();
+  // For the watchdog, which must not wait for the lock: a call into the library
+  // holds it, and ends no sooner than the device makes room for its launch,
+  // which is never where the device waits for a lost rank.
+  absl::Status AsyncError();
+  bool TryFail(const absl::Status& why);
   // The failure that an error of NCCL is a sign of: the host's reason when it
   // has one soon, else the error itself.
   absl::Status RootCause(const absl::Status& error);
@@ -253,8 +263,7 @@ absl::Status NcclComm::RootCause(const absl::Status& error) {
   return error;
 }
 
-void NcclComm::Fail(const absl::Status& why) {
-  absl::MutexLock lock(&mutex_);
+void NcclComm::FailLocked(const absl::Status& why) {
   if (!failure_.ok()) return;
   failure_ = why;
   failed_.store(true, std::memory_order_release);
@@ -263,31 +272,44 @@ void NcclComm::Fail(const absl::Status& why) {
   aborted_ = RunAside([&nccl = nccl_, comm] { nccl.CommAbort(comm); });
 }
 
+absl::Status NcclComm::AsyncError() {
+  if (!mutex_.TryLock()) return absl::OkStatus();
+  absl::Status error;
+  if (comm_ != nullptr) {
+    NcclResult state = kNcclSuccess;
+    const NcclResult result = nccl_.CommGetAsyncError(comm_, &state);
+    if (result != kNcclSuccess) state = result;
+    if (state != kNcclSuccess && state != kNcclInProgress) {
+      error = Error("communicator", state);
+    }
+  }
+  mutex_.Unlock();
+  return error;
+}
+
+bool NcclComm::TryFail(const absl::Status& why) {
+  if (!mutex_.TryLock()) return false;
+  FailLocked(why);
+  mutex_.Unlock();
+  return true;
+}
+
 void NcclComm::Watch() {
   while (!stop_.WaitForNotificationWithTimeout(options_.watch_every)) {
     absl::Status why = host_.Check();
     if (why.ok()) {
-      absl::Status error;
-      {
-        absl::MutexLock lock(&mutex_);
-        if (comm_ != nullptr) {
-          NcclResult state = kNcclSuccess;
-          const NcclResult result = nccl_.CommGetAsyncError(comm_, &state);
-          if (result != kNcclSuccess) state = result;
-          if (state != kNcclSuccess && state != kNcclInProgress) {
-            error = Error("communicator", state);
-          }
-        }
-      }
-      if (!error.ok()) {
+      if (const absl::Status error = AsyncError(); !error.ok()) {
         why = RootCause(error);
         host_.Abort(why);
       }
     }
     if (why.ok()) why = Check();
     if (why.ok()) continue;
-    Fail(why);
-    if (stop_.WaitForNotificationWithTimeout(options_.leave_timeout)) return;
+    const absl::Time until = absl::Now() + options_.leave_timeout;
+    while (!TryFail(why) && absl::Now() < until &&
+           !stop_.WaitForNotificationWithTimeout(absl::Milliseconds(1))) {
+    }
+    if (stop_.WaitForNotificationWithDeadline(until)) return;
     // Whoever owns this is stuck, and so would be a message from there.
     if (options_.on_stuck == nullptr) _exit(kExitRankFailed);
     options_.on_stuck(why);

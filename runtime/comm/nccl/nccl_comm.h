@@ -23,7 +23,8 @@ struct NcclOptions {
   absl::Duration leave_timeout = absl::Seconds(3);
   // Called once, on a thread of its own, when the ranks have been apart for
   // `leave_timeout` and this communicator still exists: the process waits for
-  // the device where nothing can wake it, and should end. Null: it ends with
+  // the device where nothing can wake it, perhaps inside a call of the
+  // communicator's, and should end. Null: it ends with
   // the exit code of a lost rank.
   std::function<void(const absl::Status& why)> on_stuck;
 };

@@ -28,6 +28,7 @@ struct FakeState {
   NcclResult call_result = kNcclSuccess;
   NcclResult async_error = kNcclSuccess;  // of all, once ready
   absl::Notification* hang_abort = nullptr;
+  absl::Notification* hang_call = nullptr;
   int inits = 0, aborts = 0, destroys = 0, calls = 0;
 };
 FakeState* fake = nullptr;
@@ -85,6 +86,7 @@ NcclResult AbortComm(ncclComm_t comm) {
 }
 NcclResult AllReduce(const void*, void*, size_t, int, int, ncclComm_t comm,
                      CUstream) {
+  if (fake->hang_call != nullptr) fake->hang_call->WaitForNotification();
   absl::MutexLock lock(&fake->mutex);
   ++fake->calls;
   comm->polls_left = fake->polls_per_call;
@@ -253,6 +255,31 @@ TEST_F(NcclCommTest, SaysSoWhenItsOwnerIsStuck) {
   comms[1] = absl::UnknownError("left");
   hosts_[1]->Abort(absl::InternalError("step 5"));
   ASSERT_TRUE(stuck.WaitForNotificationWithTimeout(absl::Seconds(5)));
+  EXPECT_NE(why.message().find("rank 1 stopped"), std::string::npos) << why;
+}
+
+// The device's queue is full, of work that waits for the rank that left.
+TEST_F(NcclCommTest, SaysSoWhenItsOwnerIsStuckInACall) {
+  absl::Notification stuck, go_on;
+  absl::Status why;
+  NcclOptions options;
+  options.leave_timeout = absl::Milliseconds(50);
+  options.on_stuck = [&](const absl::Status& s) {
+    if (stuck.HasBeenNotified()) return;
+    why = s;
+    stuck.Notify();
+  };
+  auto comms = ConnectBoth(options);
+  ASSERT_TRUE(comms[0].ok()) << comms[0].status();
+  comms[1] = absl::UnknownError("left");
+  state_.hang_call = &go_on;
+  std::thread owner([&] { Sum(**comms[0]).IgnoreError(); });
+  absl::SleepFor(absl::Milliseconds(50));  // the call has begun
+  hosts_[1]->Abort(absl::InternalError("step 5"));
+  const bool said = stuck.WaitForNotificationWithTimeout(absl::Seconds(5));
+  go_on.Notify();
+  owner.join();
+  ASSERT_TRUE(said);
   EXPECT_NE(why.message().find("rank 1 stopped"), std::string::npos) << why;
 }
 
