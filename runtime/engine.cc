@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_channel.h"
@@ -159,6 +160,9 @@ class Generation {
   absl::Status Launch(const RunStep& run_step);
   // Takes the ids of the oldest step under way.
   absl::Status Land();
+  // Asks for the ids of all steps under way, which nobody wants: a later run
+  // would take them for its own.
+  void Abandon();
   void Take(const Scheduler::Row& row, int32_t id);
 
   Executor& executor_;
@@ -237,8 +241,16 @@ absl::Status Generation::Land() {
   return absl::OkStatus();
 }
 
+void Generation::Abandon() {
+  while (landed_ < launched_) {
+    if (flights_[landed_++ % 2].rows.empty()) continue;
+    executor_.Sampled().IgnoreError();
+  }
+}
+
 absl::StatusOr<std::vector<Completion>> Generation::Run(
     const RunStep& run_step) {
+  const absl::Cleanup abandon = [this] { Abandon(); };
   while (true) {
     if (launched_ == landed_) DS_RETURN_IF_ERROR(Launch(run_step));
     if (launched_ == landed_) return std::move(completions_);

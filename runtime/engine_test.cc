@@ -261,6 +261,25 @@ TEST(Engine, NanLogitsAreAnErrorThatNamesRequestAndStep) {
       kInternal, "request 1: step 3, position 5: the logits hold NaN");
 }
 
+TEST(Engine, NanLogitsLeaveNoIdsForTheNextCall) {
+  for (const bool keeps_sampled : {false, true}) {
+    FakeExecutor executor({.keeps_sampled = keeps_sampled});
+    bool broken = true;
+    executor.edit = [&](const Ids& ids, float* row) {
+      if (broken && ids.size() == 6) {
+        row[77] = std::numeric_limits<float>::quiet_NaN();
+      }
+    };
+    auto engine = Engine::Create(&executor, nullptr);
+    const Request request = {.prompt = {1, 2, 3}, .max_new_tokens = 9};
+    DS_EXPECT_ERROR(engine->Generate({request}), kInternal, "hold NaN");
+    broken = false;
+    DS_ASSERT_OK_AND_ASSIGN(auto done, engine->Generate({request}));
+    EXPECT_EQ(done[0].ids, GreedyTruth(executor, request.prompt, 9));
+    EXPECT_LE(executor.most_waiting, 2);
+  }
+}
+
 TEST(Engine, AFailedStepEndsTheEngine) {
   FakeExecutor executor;
   executor.fail_at_step = 2;
