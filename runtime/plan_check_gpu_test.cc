@@ -272,6 +272,21 @@ const Case kCases[] = {
      [](auto& p) { Collective(p, Tiny::kBroadcast).output = Index(p, "ids"); },
      "output: an input of the program"},
 
+    // ---- copies
+    {"CopyOfColumnsByName",
+     [](auto& p) {
+       fb::StepT& step = *Step(p).steps[Tiny::kNorm];
+       step.kind = fb::StepKind::Copy;
+       step.copy = std::make_unique<fb::CopyStepT>();
+       step.copy->input = Index(p, "embedded");
+       step.copy->output = Index(p, "normed");
+       for (const char* name : {"embedded", "normed"}) {
+         Buffer(p, name).extents = {fb::Extent(20, -1),
+                                    fb::Extent(int64_t{1} << 40, 0)};
+       }
+     },
+     "copy: f32[20, T]: only the first extent may be named"},
+
     // ---- lives
     {"ReadBeforeWritten",
      [](auto& p) {

@@ -47,6 +47,13 @@ absl::Status CheckMeaning(const ProgramView& view, const fb::Step& step,
         return Senseless("copy: ", BufferText(view, in), " into ",
                          BufferText(view, out));
       }
+      // What is copied is rows of a fixed size.
+      const auto& extents = *buffers.Get(in)->extents();
+      for (uint32_t i = 1; i < extents.size(); ++i) {
+        if (extents.Get(i)->dim() < 0) continue;
+        return Senseless("copy: ", BufferText(view, in),
+                         ": only the first extent may be named");
+      }
       return absl::OkStatus();
     }
     case fb::StepKind::Launch:
