@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/backend/cpu/batch_check.h"
@@ -91,7 +92,8 @@ class CudaExecutorImpl final : public CudaExecutor {
   absl::Status Tune(const TuneOptions& options) override {
     DS_RETURN_IF_ERROR(failed_);
     DS_RETURN_IF_ERROR(gpu_.MakeCurrent());
-    return TuneRun(run_.get(), options);
+    DS_RETURN_IF_ERROR(TuneRun(run_.get(), options));
+    return KeepChoices(*run_);
   }
   const DeviceInfo& device() const override { return gpu_.info(); }
   absl::string_view target() const override {
@@ -309,11 +311,13 @@ absl::Status CudaExecutorImpl::Capture(CudaRun::Program& program, int parity) {
   const absl::Status started = StartSteps(program.steps[parity]);
   CUgraph graph = nullptr;
   const CudaResult ended = cuda_.StreamEndCapture(stream, &graph);
+  const absl::Cleanup destroy = [&] {
+    if (graph != nullptr) cuda_.GraphDestroy(graph);
+  };
   DS_RETURN_IF_ERROR(started);
   DS_RETURN_IF_ERROR(Check(ended, "ending a capture"));
   CUgraphExec exec = nullptr;
   const CudaResult made = cuda_.GraphInstantiate(&exec, graph, 0);
-  cuda_.GraphDestroy(graph);
   DS_RETURN_IF_ERROR(Check(made, "making a graph"));
   program.graph[parity] = GpuGraph(&cuda_, exec);
   return Check(cuda_.GraphUpload(exec, stream), "uploading a graph");

@@ -40,8 +40,8 @@ struct CudaOptions {
 
 class CudaExecutor : public Executor {
  public:
-  // Tunes longer than the first load does and keeps the choices. At world size
-  // above 1 they serve from the next start on.
+  // Tunes longer than the first load does and keeps the choices, or says why it
+  // can't. At world size above 1 they serve from the next start on.
   virtual absl::Status Tune(const TuneOptions& options) = 0;
   virtual const DeviceInfo& device() const = 0;
   virtual absl::string_view target() const = 0;  // "sm_90a"

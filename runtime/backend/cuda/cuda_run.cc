@@ -223,10 +223,13 @@ class Preparation {
         const auto kept = ReadFile(run.gemm_cache_path, kCacheFileBytes);
         if (kept.ok()) AdoptGemmChoices(*kept, run.gemms.get());
       }
+      const std::string before = FormatGemmChoices(*run.gemms);
       if (options_.tune_seconds > 0) {
         DS_RETURN_IF_ERROR(TuneRun(&run, {.seconds = options_.tune_seconds}));
       }
       text = FormatGemmChoices(*run.gemms);
+      // Where they can't be kept, the next start takes the time again.
+      if (text != before) KeepChoices(run).IgnoreError();
     }
     if (options_.comm == nullptr) return absl::OkStatus();
     DS_RETURN_IF_ERROR(BroadcastText(options_.comm, &text));
@@ -279,7 +282,6 @@ absl::StatusOr<std::unique_ptr<CudaRun>> PrepareCudaRun(
 
 absl::Status TuneRun(CudaRun* run, const TuneOptions& options) {
   if (run->gemms == nullptr) return absl::OkStatus();
-  const std::string before = FormatGemmChoices(*run->gemms);
   std::vector<GemmSample> samples;
   const GpuStepList& list = run->programs[0].steps[0];
   for (const GpuStep& step : list.steps) {
@@ -300,13 +302,17 @@ absl::Status TuneRun(CudaRun* run, const TuneOptions& options) {
   }
   if (samples.empty()) return absl::OkStatus();
   DS_RETURN_IF_ERROR(FillArena(*run, run->gemms->shape(samples[0].problem).in));
-  DS_RETURN_IF_ERROR(TuneGemms(*run->gpu, samples, options, run->stream.get(),
-                               run->gemms.get()));
-  const std::string after = FormatGemmChoices(*run->gemms);
-  if (after != before && !run->gemm_cache_path.empty()) {
-    WriteGemmCache(run->gemm_cache_path, after).IgnoreError();
+  return TuneGemms(*run->gpu, samples, options, run->stream.get(),
+                   run->gemms.get());
+}
+
+absl::Status KeepChoices(const CudaRun& run) {
+  if (run.gemms == nullptr) return absl::OkStatus();
+  if (run.gemm_cache_path.empty()) {
+    return absl::FailedPreconditionError(
+        "no folder to keep the choices in; set XDG_CACHE_HOME or HOME");
   }
-  return absl::OkStatus();
+  return WriteGemmCache(run.gemm_cache_path, FormatGemmChoices(*run.gemms));
 }
 
 }  // namespace deepslice

@@ -87,9 +87,11 @@ absl::StatusOr<std::unique_ptr<CudaRun>> PrepareCudaRun(
     const GpuApis& apis, const Plan& plan, const RunLimits& limits,
     const CudaOptions& options);
 
-// Times the general program's products on the memory of a run that is idle;
-// choices are kept in run->gemm_cache_path where there is one.
+// Times the general program's products on the memory of a run that is idle.
 absl::Status TuneRun(CudaRun* run, const TuneOptions& options);
+// Writes the choices to run.gemm_cache_path, for later runs. FailedPrecondition
+// when there is no such place, or it can't be written.
+absl::Status KeepChoices(const CudaRun& run);
 
 }  // namespace deepslice
 

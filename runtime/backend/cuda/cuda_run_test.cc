@@ -137,6 +137,10 @@ TEST(PrepareCuda, RefusesWhatDoesNotFitTheMachine) {
   EXPECT_EQ(s.message(),
             "the plan was compiled for sm_90a, device 0 is sm_86 (Fake H200); "
             "recompile it with --target sm_86");
+  GpuTestPlan hostile;
+  hostile.target().name = "sm_90a\n\x1b[2J";
+  s = Prepare(&fake, hostile).executor.status();
+  ExpectSays(s, "compiled for sm_90a\\n\\x1b[2J, device 0");
   fake.major = 9;
   fake.minor = 0;
   fake.Fail("ModuleLoadData", kCudaUnsupportedPtxVersion);
@@ -265,10 +269,34 @@ TEST(PrepareCuda, TunesOnceAndKeepsTheChoice) {
     DS_ASSERT_OK(p->Execute(batch.view()));
     EXPECT_EQ(fake.products.back().algo, 0u);
   }
+  {
+    FakeGpu fake;
+    Prepared p = Prepare(&fake, GpuTestPlan(), {}, {.cache_folder = folder});
+    DS_ASSERT_OK(p.executor.status());
+    unlink(path.c_str());
+    DS_ASSERT_OK((*p.executor)->Tune({.again = true}));
+    EXPECT_TRUE(FileExists(path));
+  }
   DS_ASSERT_OK(WriteFile(path, "16 11x6: rubbish\n" + kept.substr(0, 40)));
   FakeGpu fake;
   DS_ASSERT_OK(Prepare(&fake, GpuTestPlan(), {}, {.cache_folder = folder})
                    .executor.status());
+}
+
+TEST(PrepareCuda, TunesInVainOnlyWithAWord) {
+  // A file stands where the folder should be.
+  const std::string file = testing::TempDir() + "/gemm_cache_file";
+  DS_ASSERT_OK(WriteFile(file, "x"));
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "no folder to keep the choices in; set XDG_CACHE_HOME"},
+      {file, "can't make it"}};
+  for (const auto& [folder, wanted] : cases) {
+    FakeGpu fake;
+    Prepared p = Prepare(&fake, GpuTestPlan(), {}, {.cache_folder = folder});
+    DS_ASSERT_OK(p.executor.status());
+    DS_EXPECT_ERROR((*p.executor)->Tune({.again = true}), kFailedPrecondition,
+                    wanted);
+  }
 }
 
 }  // namespace

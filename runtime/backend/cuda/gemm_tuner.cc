@@ -86,7 +86,7 @@ absl::Status MakeFolders(const std::string& path) {
        at = path.find('/', at + 1)) {
     const std::string folder = path.substr(0, at);
     if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-      return absl::UnavailableError(
+      return absl::FailedPreconditionError(
           absl::StrCat(folder, ": can't make it: ", std::strerror(errno)));
     }
   }
@@ -200,7 +200,7 @@ absl::Status WriteGemmCache(const std::string& path, absl::string_view text) {
   const std::string aside = absl::StrCat(path, ".", getpid());
   absl::Status status = WriteFile(aside, text);
   if (status.ok() && std::rename(aside.c_str(), path.c_str()) != 0) {
-    status = absl::UnavailableError(
+    status = absl::FailedPreconditionError(
         absl::StrCat(path, ": can't replace it: ", std::strerror(errno)));
   }
   if (!status.ok()) unlink(aside.c_str());

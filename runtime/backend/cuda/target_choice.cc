@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -40,9 +41,9 @@ absl::StatusOr<const fb::Target*> ChooseTarget(const Plan& plan,
                                                const DeviceInfo& device) {
   const fb::Target* best = nullptr;
   int best_fit = 0;
-  std::vector<absl::string_view> names;
+  std::vector<std::string> names;
   for (const fb::Target* t : *plan.fb().targets()) {
-    names.push_back(Name(*t));
+    names.push_back(absl::CHexEscape(Name(*t)));
     const int fit = TargetFit(Name(*t), device.major, device.minor);
     if (fit <= best_fit) continue;
     best = t;
