@@ -113,7 +113,9 @@ absl::StatusOr<Once> BenchWork::RunOnce(Session& session) {
 // A generation again, with the time taken around each of its steps.
 absl::Status BenchWork::TimeKinds(Session& session, BenchResult* result) {
   Executor& executor = *session.mutable_executor();
-  if (absl::IsUnimplemented(executor.TimeSteps(true))) return absl::OkStatus();
+  const absl::Status on = executor.TimeSteps(true);
+  if (absl::IsUnimplemented(on)) return absl::OkStatus();
+  DS_RETURN_IF_ERROR(on);
   const int64_t steps = std::min(kTimedSteps, options_.bench_new - 1);
   std::vector<Request> requests =
       Requests(executor.vocab_size(), options_.bench_new);
@@ -141,7 +143,10 @@ absl::Status BenchWork::TimeKinds(Session& session, BenchResult* result) {
   DS_RETURN_IF_ERROR(taken);
   DS_RETURN_IF_ERROR(executor.TimeSteps(false));
   result->kinds = TimeByKind(timings);
-  result->kind_steps = steps;
+  // Not `steps`: the last step of all has none under way behind it.
+  result->kind_steps = std::count_if(
+      timings.begin(), timings.end(),
+      [&](const Executor::StepTiming& t) { return t.name == timings[0].name; });
   return absl::OkStatus();
 }
 
@@ -185,8 +190,9 @@ absl::Status BenchWork::Run(Session& session) {
   } else if (!absl::IsUnimplemented(bandwidth.status())) {
     return bandwidth.status();
   }
-  // A profile's timings are for its file.
-  if (!options_.profile.has_value()) {
+  // A profile's timings are for its file. A rank that is timed runs no graphs,
+  // and all ranks must do alike: of several, --profile times each.
+  if (!options_.profile.has_value() && session.comm() == nullptr) {
     DS_RETURN_IF_ERROR(TimeKinds(session, &result));
   }
   switch (options_.bench_format) {
