@@ -161,7 +161,8 @@ int Main(int argc, char** argv) {
       "dscompile");
   app.set_version_flag("--version",
                        "dscompile " DEEPSLICE_VERSION
-                       ", writes plan format 1, targets cpu and cuda");
+                       ", writes plan format 1, targets cpu and GPUs from "
+                       "sm_80 on");
   CompileOptions o;
   bool quiet = false;
   AddOptions(app, o, &quiet);
