@@ -186,7 +186,7 @@ absl::Status Session::PrepareOnGpu(const RunLimits& limits, int threads) {
     one_shot.f16 = kernels.service("all_reduce_one_shot f16");
     one_shot.bf16 = kernels.service("all_reduce_one_shot bf16");
     return AddOneShot(std::move(comm), gpu.cuda(), one_shot, comm_.get(),
-                      {.programmatic = gpu.info().major >= 9});
+                      {.programmatic = KernelsMayOverlap(target_)});
   };
   DS_ASSIGN_OR_RETURN(std::unique_ptr<CudaExecutor> executor,
                       PrepareCuda(apis_, *plan_, limits, options));

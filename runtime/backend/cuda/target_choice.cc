@@ -18,23 +18,38 @@ absl::string_view Name(const fb::Target& t) {
   return absl::string_view(t.name()->data(), t.name()->size());
 }
 
+struct Architecture {
+  int number = 0;  // 10 * major + minor; 0: the name is none of a GPU
+  bool ptx = false;
+  bool own = false;  // for this very architecture, no other
+};
+
+Architecture Parse(absl::string_view name) {
+  Architecture a;
+  a.ptx = absl::ConsumePrefix(&name, "compute_");
+  if (!a.ptx && !absl::ConsumePrefix(&name, "sm_")) return {};
+  a.own = absl::ConsumeSuffix(&name, "a");
+  if (name.empty() || !absl::c_all_of(name, absl::ascii_isdigit) ||
+      !absl::SimpleAtoi(name, &a.number)) {
+    return {};
+  }
+  return a;
+}
+
 }  // namespace
 
 int TargetFit(absl::string_view name, int major, int minor) {
-  const bool ptx = absl::ConsumePrefix(&name, "compute_");
-  if (!ptx && !absl::ConsumePrefix(&name, "sm_")) return 0;
-  // Architecture-specific: for this very architecture, no other.
-  const bool own = absl::ConsumeSuffix(&name, "a");
-  int number = 0;
-  if (name.empty() || !absl::c_all_of(name, absl::ascii_isdigit) ||
-      !absl::SimpleAtoi(name, &number)) {
-    return 0;
-  }
+  const Architecture a = Parse(name);
   const int device = 10 * major + minor;
-  if (own) return number == device ? (ptx ? 3000 : 4000) : 0;
-  if (number > device) return 0;
-  if (ptx) return 1000 + number;
-  return number / 10 == major ? 2000 + number : 0;
+  if (a.number == 0) return 0;
+  if (a.own) return a.number == device ? (a.ptx ? 3000 : 4000) : 0;
+  if (a.number > device) return 0;
+  if (a.ptx) return 1000 + a.number;
+  return a.number / 10 == major ? 2000 + a.number : 0;
+}
+
+bool KernelsMayOverlap(absl::string_view name) {
+  return Parse(name).number >= 90;
 }
 
 absl::StatusOr<const fb::Target*> ChooseTarget(const Plan& plan,

@@ -21,6 +21,11 @@ absl::StatusOr<const fb::Target*> ChooseTarget(const Plan& plan,
 // the higher the better.
 int TargetFit(absl::string_view name, int major, int minor);
 
+// Whether the target's kernels wait for the step before by themselves, so that
+// they may be launched before it has ended: from architecture 9.0 on, whatever
+// card they run on.
+bool KernelsMayOverlap(absl::string_view name);
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_RUNTIME_BACKEND_CUDA_TARGET_CHOICE_H_

@@ -24,5 +24,14 @@ TEST(TargetFit, RefusesWhatTheDeviceCantRun) {
   }
 }
 
+TEST(KernelsMayOverlap, CountsWhatTheyWereCompiledForNotTheCard) {
+  for (const char* name : {"sm_90a", "sm_90", "compute_90", "sm_100"}) {
+    EXPECT_TRUE(KernelsMayOverlap(name)) << name;
+  }
+  for (const char* name : {"cpu", "sm_80", "sm_89", "compute_80"}) {
+    EXPECT_FALSE(KernelsMayOverlap(name)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace deepslice

@@ -24,7 +24,8 @@ struct OneShotOptions {
   // value counts. Below 0: what DEEPSLICE_ONE_SHOT_BYTES says, else where the
   // kernel is faster than NCCL, by world size.
   int64_t max_bytes = -1;
-  // Launched as LaunchStep::programmatic says; for cards of 9.0 and above.
+  // Launched as LaunchStep::programmatic says; for kernels that were compiled
+  // for 9.0 or above, since others don't wait for the step before.
   bool programmatic = false;
 };
 
