@@ -1,5 +1,5 @@
 // Kernels from text to images, and the cache on disk: found, damaged, raced,
-// and not writable. Needs NVRTC (tools/setup.sh).
+// and not writable.
 #include "compiler/jit/jit.h"
 
 #include <stdlib.h>
@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "compiler/jit/kernel_text.h"
+#include "compiler/jit/needs_nvrtc.h"
 #include "compiler/jit/nvrtc.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/service.h"
@@ -20,6 +23,10 @@
 
 namespace deepslice {
 namespace {
+
+class Jit : public NeedsNvrtc {};
+class KernelCache : public NeedsNvrtc {};
+class NvrtcLibrary : public NeedsNvrtc {};
 
 GpuTarget Hopper() { return {.name = "sm_90a", .major = 9}; }
 
@@ -58,7 +65,7 @@ class Folder {
   std::string path_;
 };
 
-TEST(Jit, CompilesEachSpecOnceAndInOrder) {
+TEST_F(Jit, CompilesEachSpecOnceAndInOrder) {
   const auto compiler = Open({.threads = 2});
   ASSERT_NE(compiler, nullptr);
   DS_ASSERT_OK_AND_ASSIGN(
@@ -78,7 +85,7 @@ TEST(Jit, CompilesEachSpecOnceAndInOrder) {
   EXPECT_TRUE(made[0].log.empty());
 }
 
-TEST(Jit, GivesTheSameBytesWhateverTheThreads) {
+TEST_F(Jit, GivesTheSameBytesWhateverTheThreads) {
   const std::vector<KernelSpec> specs = ServiceKernels(Hopper());
   const auto one = Open({.threads = 1}), three = Open({.threads = 3});
   ASSERT_TRUE(one != nullptr && three != nullptr);
@@ -90,7 +97,7 @@ TEST(Jit, GivesTheSameBytesWhateverTheThreads) {
   }
 }
 
-TEST(Jit, MakesPtx) {
+TEST_F(Jit, MakesPtx) {
   const auto compiler = Open();
   ASSERT_NE(compiler, nullptr);
   DS_ASSERT_OK_AND_ASSIGN(
@@ -102,7 +109,7 @@ TEST(Jit, MakesPtx) {
   EXPECT_EQ(made[0].image.back(), '\0');
 }
 
-TEST(Jit, CountsRegistersWhenVerbose) {
+TEST_F(Jit, CountsRegistersWhenVerbose) {
   const auto compiler = Open({.verbose = true});
   ASSERT_NE(compiler, nullptr);
   DS_ASSERT_OK_AND_ASSIGN(const auto made,
@@ -110,7 +117,7 @@ TEST(Jit, CountsRegistersWhenVerbose) {
   EXPECT_TRUE(absl::StrContains(made[0].log, "registers")) << made[0].log;
 }
 
-TEST(Jit, SaysInOneLineWhatDoesNotCompile) {
+TEST_F(Jit, SaysInOneLineWhatDoesNotCompile) {
   const auto compiler = Open();
   ASSERT_NE(compiler, nullptr);
   const auto made = compiler->CompileAll({FillRandom("bf17")}, Hopper());
@@ -125,7 +132,7 @@ TEST(Jit, SaysInOneLineWhatDoesNotCompile) {
                   "kernels/cuda/absent.cuh: not embedded");
 }
 
-TEST(Jit, RefusesTargetsThatNvrtcLacks) {
+TEST_F(Jit, RefusesTargetsThatNvrtcLacks) {
   const auto compiler = Open();
   ASSERT_NE(compiler, nullptr);
   DS_EXPECT_ERROR(
@@ -134,7 +141,7 @@ TEST(Jit, RefusesTargetsThatNvrtcLacks) {
       kFailedPrecondition, "--target sm_99: NVRTC ");
 }
 
-TEST(Jit, StopsWhenAsked) {
+TEST_F(Jit, StopsWhenAsked) {
   const auto compiler = Open({.stopped = [] { return true; }});
   ASSERT_NE(compiler, nullptr);
   DS_EXPECT_ERROR(compiler->CompileAll({FillRandom()}, Hopper()), kCancelled,
@@ -142,7 +149,7 @@ TEST(Jit, StopsWhenAsked) {
   EXPECT_EQ(compiler->compiled(), 0);
 }
 
-TEST(KernelCache, IsFoundAgainAndHasTextToRead) {
+TEST_F(KernelCache, IsFoundAgainAndHasTextToRead) {
   Folder folder;
   const std::string cache = JoinPath(folder.path(), "not/yet");
   const auto first = Open({.cache_dir = cache});
@@ -169,7 +176,7 @@ TEST(KernelCache, IsFoundAgainAndHasTextToRead) {
   EXPECT_EQ(second->compiled(), 2);
 }
 
-TEST(KernelCache, RecompilesWhatIsDamaged) {
+TEST_F(KernelCache, RecompilesWhatIsDamaged) {
   Folder folder;
   const auto compiler = Open({.cache_dir = folder.path()});
   ASSERT_NE(compiler, nullptr);
@@ -203,7 +210,7 @@ TEST(KernelCache, RecompilesWhatIsDamaged) {
   }
 }
 
-TEST(KernelCache, MayBeRaced) {
+TEST_F(KernelCache, MayBeRaced) {
   Folder folder;
   std::vector<std::thread> threads;
   std::vector<std::string> images(4);
@@ -220,7 +227,7 @@ TEST(KernelCache, MayBeRaced) {
   EXPECT_EQ(folder.Find("kernel.cubin").size(), 1u);
 }
 
-TEST(KernelCache, OnlyCostsTimeWhereItCannotBeWritten) {
+TEST_F(KernelCache, OnlyCostsTimeWhereItCannotBeWritten) {
   Folder folder;
   DS_ASSERT_OK(WriteFile(JoinPath(folder.path(), "file"), "x"));
   for (const std::string& place :
@@ -243,22 +250,54 @@ TEST(KernelText, HoldsIncludesBeforeTheirUsersOnce) {
   EXPECT_STREQ(files.front()->name, "base.cuh");
 }
 
+// DEEPSLICE_NVRTC for the length of a block.
+class NvrtcVariable {
+ public:
+  explicit NvrtcVariable(const std::string& value) {
+    const char* old = getenv("DEEPSLICE_NVRTC");
+    if (old != nullptr) old_ = old;
+    setenv("DEEPSLICE_NVRTC", value.c_str(), 1);
+  }
+  ~NvrtcVariable() {
+    if (old_.has_value()) {
+      setenv("DEEPSLICE_NVRTC", old_->c_str(), 1);
+    } else {
+      unsetenv("DEEPSLICE_NVRTC");
+    }
+  }
+
+ private:
+  std::optional<std::string> old_;
+};
+
 TEST(OpenNvrtc, SaysWhatIsMissing) {
   Folder folder;
-  const char* old = getenv("DEEPSLICE_NVRTC");
-  const std::string saved = old == nullptr ? "" : old;
-  setenv("DEEPSLICE_NVRTC", folder.path().c_str(), 1);
+  const NvrtcVariable variable(folder.path());
   DS_EXPECT_ERROR(OpenNvrtc(), kFailedPrecondition,
                   "no libnvrtc.so, .so.12 or .so.13 there; name the library");
   // There, and no library.
   DS_ASSERT_OK(WriteFile(JoinPath(folder.path(), "libnvrtc.so"), "x"));
   DS_EXPECT_ERROR(OpenNvrtc(), kFailedPrecondition, "libnvrtc: ");
-  if (old == nullptr) {
-    unsetenv("DEEPSLICE_NVRTC");
-  } else {
-    setenv("DEEPSLICE_NVRTC", saved.c_str(), 1);
-  }
-  EXPECT_TRUE(OpenNvrtc().ok());
+}
+
+// As a wheel has them: in a folder where the loader does not look.
+TEST_F(NvrtcLibrary, OpensItsSecondLibraryFromBesideItself) {
+  DS_ASSERT_OK_AND_ASSIGN(const Nvrtc found, OpenNvrtc());
+  const std::string name =
+      absl::StrCat("libnvrtc-builtins.so.", found.major, ".", found.minor);
+  Folder folder;
+  const std::string beside = JoinPath(folder.path(), name);
+  std::filesystem::create_symlink(
+      std::filesystem::canonical(found.path),
+      JoinPath(folder.path(), absl::StrCat("libnvrtc.so.", found.major)));
+  const NvrtcVariable variable(folder.path());
+  DS_ASSERT_OK(WriteFile(beside, "x"));
+  DS_EXPECT_ERROR(OpenNvrtc(), kFailedPrecondition,
+                  absl::StrCat("can't open ", beside, ", which it needs: "));
+  std::filesystem::remove(beside);
+  std::filesystem::create_symlink(
+      std::filesystem::canonical(found.path).parent_path() / name, beside);
+  DS_ASSERT_OK(OpenNvrtc());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "schema/base/file.h"
+#include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
@@ -60,6 +61,22 @@ std::vector<std::string> Candidates() {
   return out;
 }
 
+// NVRTC opens its second library by name while it compiles, which finds nothing
+// where a wheel was unpacked: its folder is none of the loader's. One that is
+// open already is found everywhere.
+absl::Status OpenBuiltins(const Nvrtc& n, const std::string& folder) {
+  const std::string name =
+      absl::StrCat("libnvrtc-builtins.so.", n.major, ".", n.minor);
+  const std::string beside = JoinPath(folder, name);
+  const std::string path = FileExists(beside) ? beside : name;
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      n.path, ": can't open ", path, ", which it needs: ", dlerror(),
+      "; install both of one version: ", kInstall));
+}
+
 template <typename F>
 void Bind(void* library, const char* name, F* out, std::string* missing) {
   void* symbol = dlsym(library, name);
@@ -73,11 +90,15 @@ absl::StatusOr<Nvrtc> OpenNvrtc() {
   const std::string given = Variable("DEEPSLICE_NVRTC");
   void* library = nullptr;
   std::string why;  // of a file that is there and can't be loaded
+  std::string opened;
   for (const std::string& path : Candidates()) {
     const bool named = path.find('/') != std::string::npos;
     if (named && !FileExists(path)) continue;
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) break;
+    if (library != nullptr) {
+      opened = named ? path : "";
+      break;
+    }
     if (named && why.empty()) why = dlerror();
   }
   if (library == nullptr) {
@@ -127,6 +148,8 @@ absl::StatusOr<Nvrtc> OpenNvrtc() {
         absl::StrCat(where, ": version ", n.major, ".", n.minor,
                      "; allowed: 12 or 13; ", kInstall));
   }
+  DS_RETURN_IF_ERROR(
+      OpenBuiltins(n, Dirname(opened.empty() ? n.path : opened)));
   int count = 0;
   if (n.num_supported_archs(&count) == 0 && count > 0) {
     n.archs.resize(count);

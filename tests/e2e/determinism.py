@@ -32,7 +32,8 @@ def main():
             source = os.path.join(CASES, 'models', case)
             base = os.path.join(tmp, case)
             r = run(dscompile, source, *flags, '-o', base, '-j', 1)
-            if not c.check(r.returncode == 0, f'compile {case}', r.stderr):
+            if (c.left_out(r, f'{case} with GPU targets') or
+                    not c.check(r.returncode == 0, f'compile {case}', r.stderr)):
                 continue
             want = contents(base)
             elsewhere = os.path.join(tmp, 'a folder é', case)

@@ -18,6 +18,7 @@
 #include "compiler/gpu/lower.h"
 #include "compiler/import.h"
 #include "compiler/jit/jit.h"
+#include "compiler/jit/needs_nvrtc.h"
 #include "compiler/model.h"
 #include "compiler/pipeline.h"
 #include "compiler/random_weights.h"
@@ -49,7 +50,7 @@ struct Wanted {
   int asked = 0;
 };
 
-class Catalogue : public testing::Test {
+class Catalogue : public NeedsNvrtc {
  protected:
   // The kernels of all ranks for `targets`.
   void Add(const Checkpoint& checkpoint, const std::string& dtype, int tp,
