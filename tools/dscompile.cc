@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -97,7 +98,8 @@ void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
   app.add_option("--random-weights", o.random_weights,
                  "make weights up, none are stored: SRC is a config.json or "
                  "its folder")
-      ->type_name("SEED");
+      ->type_name("SEED")
+      ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()));
   app.add_option("--max-seq-len,--max-model-len,--ctx-size,--max-out-tokens",
                  o.max_seq_len,
                  "tokens of a sequence; default: the smaller of the model's "

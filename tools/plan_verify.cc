@@ -62,11 +62,28 @@ struct Chunk {
   int begin, end;  // of the sequence
 };
 
-std::vector<Chunk> ChunksOf(int count) {
+// A prefill, in several chunks where a step takes fewer than its tokens, then
+// single tokens.
+std::vector<Chunk> ChunksOf(int count, int most) {
   const int prefill = std::max(1, count - kDecodeSteps);
-  std::vector<Chunk> chunks = {{0, prefill}};
-  for (int i = prefill; i < count; ++i) chunks.push_back({i, i + 1});
+  std::vector<Chunk> chunks;
+  for (int i = 0; i < count; i = chunks.back().end) {
+    chunks.push_back({i, i < prefill ? std::min(prefill, i + most) : i + 1});
+  }
   return chunks;
+}
+
+// The most tokens of a step; without a program for the CPU nothing runs.
+int MostTokens(const Plan& plan) {
+  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
+  if (program == nullptr) return 1;
+  for (const fb::NamedDim* d : *program->dims()) {
+    // No probe is longer.
+    if (d->name()->str() == "T") {
+      return static_cast<int>(std::min<int64_t>(d->maximum(), 1 << 20));
+    }
+  }
+  return 1;
 }
 
 // Values by name, one entry per chunk.
@@ -151,13 +168,14 @@ RefTensor Ints(const std::vector<int64_t>& shape,
 absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
                                  const ModelDescription& model,
                                  const StorageChoice& storage,
-                                 const std::vector<int32_t>& ids) {
+                                 const std::vector<int32_t>& ids,
+                                 const std::vector<Chunk>& chunks) {
   DS_ASSIGN_OR_RETURN(const Graph graph, ImportGraph(model));
   ByName out;
   EvaluationStates states;
   const Graph* const graphs[] = {&graph};
   const WeightProvider weights = ProviderOf(checkpoint, storage);
-  for (const Chunk& c : ChunksOf(static_cast<int>(ids.size()))) {
+  for (const Chunk& c : chunks) {
     const int64_t n = c.end - c.begin;
     std::vector<int32_t> part(ids.begin() + c.begin, ids.begin() + c.end);
     std::vector<int32_t> positions, slots(n, 0), rows;
@@ -180,7 +198,8 @@ absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
 
 // Runs one rank over all chunks; rank 0 records.
 absl::Status RunRank(const Plan& plan, Comm* comm,
-                     const std::vector<int32_t>& ids, ByName* recorded,
+                     const std::vector<int32_t>& ids,
+                     const std::vector<Chunk>& chunks, ByName* recorded,
                      std::vector<std::string>* order) {
   ThreadPool pool(1);
   RunLimits limits;
@@ -200,13 +219,14 @@ absl::Status RunRank(const Plan& plan, Comm* comm,
   std::vector<int32_t> blocks(executor->blocks_per_seq() *
                               executor->limits().max_batch);
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = i;
-  const int64_t most = executor->limits().max_step_tokens;
-  for (const Chunk& c : ChunksOf(static_cast<int>(ids.size()))) {
-    if (c.end - c.begin > most) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "the plan takes %d tokens a step, the probe has %d; give fewer ids",
-          most, c.end - c.begin));
-    }
+  const int64_t longest = executor->limits().max_seq_len;
+  if (static_cast<int64_t>(ids.size()) > longest) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the plan takes sequences of %d tokens, the probe has "
+                        "%d; give fewer --prompt-ids, or --tokens %d",
+                        longest, ids.size(), longest));
+  }
+  for (const Chunk& c : chunks) {
     std::vector<int32_t> positions, rows;
     for (int i = c.begin; i < c.end; ++i) {
       positions.push_back(i);
@@ -225,10 +245,11 @@ absl::Status RunRank(const Plan& plan, Comm* comm,
 }
 
 absl::Status RunAllRanks(const std::vector<Plan>& ranks,
-                         const std::vector<int32_t>& ids, ByName* recorded,
+                         const std::vector<int32_t>& ids,
+                         const std::vector<Chunk>& chunks, ByName* recorded,
                          std::vector<std::string>* order) {
   if (ranks.size() == 1) {
-    return RunRank(ranks[0], nullptr, ids, recorded, order);
+    return RunRank(ranks[0], nullptr, ids, chunks, recorded, order);
   }
   std::vector<std::unique_ptr<Comm>> comms =
       MakeLocalComms(static_cast<int>(ranks.size()));
@@ -236,7 +257,7 @@ absl::Status RunAllRanks(const std::vector<Plan>& ranks,
   std::vector<std::thread> threads;
   for (size_t r = 0; r < ranks.size(); ++r) {
     threads.emplace_back([&, r] {
-      statuses[r] = RunRank(ranks[r], comms[r].get(), ids,
+      statuses[r] = RunRank(ranks[r], comms[r].get(), ids, chunks,
                             r == 0 ? recorded : nullptr, order);
       if (!statuses[r].ok()) comms[r]->Abort(statuses[r]);
     });
@@ -326,10 +347,12 @@ absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
   const StorageChoice storage = StorageOf(ranks[0].fb());
   ByName plan_values;
   std::vector<std::string> order;
-  DS_RETURN_IF_ERROR(
-      Annotate(RunAllRanks(ranks, ids, &plan_values, &order), "the plan"));
+  const std::vector<Chunk> chunks =
+      ChunksOf(static_cast<int>(ids.size()), MostTokens(ranks[0]));
+  DS_RETURN_IF_ERROR(Annotate(
+      RunAllRanks(ranks, ids, chunks, &plan_values, &order), "the plan"));
   DS_ASSIGN_OR_RETURN(const ByName reference,
-                      Interpret(checkpoint, model, storage, ids));
+                      Interpret(checkpoint, model, storage, ids, chunks));
   Comparison out;
   out.tolerance = ToleranceOf(storage);
   for (const std::string& name : order) {

@@ -79,12 +79,21 @@ def main():
     c = Checks()
     with Scratch() as tmp:
         for flags in ([], ['--tp', '2'], ['--dtype', 'int8'],
-                      ['--dtype', 'bf16', '--tp', '3']):
+                      ['--dtype', 'bf16', '--tp', '3'],
+                      # The probe in chunks.
+                      ['--max-step-tokens', '3', '--max-batch', '2']):
             plan = os.path.join(tmp, 'plan' + '_'.join(flags))
             run(dscompile, CASE, *flags, '-o', plan)
             r = run(dsplan, 'verify', plan, '--against', CASE)
             c.check(r.returncode == 0, f'a sound plan verifies {flags}',
                     r.stderr + r.stdout)
+        plan = os.path.join(tmp, 'short')
+        run(dscompile, CASE, '--max-seq-len', 5, '--kv-block', 1, '-o', plan)
+        r = run(dsplan, 'verify', plan, '--against', CASE)
+        c.check(r.returncode == 4 and '--tokens 5' in r.stderr,
+                'a probe that is too long', f'rc {r.returncode}: {r.stderr}')
+        r = run(dsplan, 'verify', plan, '--against', CASE, '--tokens', 5)
+        c.check(r.returncode == 0, 'a short probe', r.stderr + r.stdout)
         for i, (what, (flags, dump, edit, extra, says)) in enumerate(
                 FAULTS.items()):
             d = os.path.join(tmp, f'dump{i}')

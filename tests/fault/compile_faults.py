@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '..', 'support'))
-from harness import CASES, Checks, Scratch, run  # noqa: E402
+from harness import CASES, TOP, Checks, Scratch, run  # noqa: E402
 
 SOURCE = os.path.join(CASES, 'models', 'gpt2')
 
@@ -121,6 +121,29 @@ def main():
                     len(r.stderr.splitlines()) == 1, f'refused: {says}',
                     f'rc {r.returncode}: {r.stderr}')
         c.check(contents(whole) == want, 'the old plan is untouched')
+
+        # What GPU targets refuse, they refuse before a kernel is compiled.
+        large = os.path.join(TOP, 'tests', 'kernels', 'configs',
+                             'llama-3.1-8b.json')
+        no = os.path.join(tmp, 'refused')
+        for args, code, says in (
+                ([SOURCE, '--target', 'cpu,CPU'], 4, 'each architecture once'),
+                ([SOURCE, '--target', 'h200,sm_90a'], 4, 'is sm_90a, as h200'),
+                ([SOURCE, '--target', 'sm_90b'], 2, 'the nearest is sm_90a'),
+                ([SOURCE, '--target', 'sm_75'], 4, 'before 8.0'),
+                ([SOURCE, '--target', 'cpu,sm_90a', '--dtype', 'int8'], 4,
+                 'use --dtype fp32, fp16 or bf16'),
+                ([SOURCE, '--target', 'sm_80', '--max-step-tokens', 65536], 4,
+                 'take up to 65535'),
+                ([large, '--random-weights', 1, '--target', 'l4', '--max-batch',
+                  64], 4, 'the card that --target names has 24.15; use more'),
+                ([large, '--random-weights', -1], 2, 'found "-1"'),
+                ([large, '--random-weights', 1 << 64], 2,
+                 'found "18446744073709551616"')):
+            r = run(dscompile, *args, '-o', no, '-q')
+            c.check(r.returncode == code and says in r.stderr and
+                    len(r.stderr.splitlines()) == 1 and not os.path.exists(no),
+                    f'refused: {says}', f'rc {r.returncode}: {r.stderr}')
 
         os.symlink('whole', os.path.join(tmp, 'link'))
         shutil.copytree(whole, os.path.join(tmp, 'more', 'own'))
