@@ -3,16 +3,19 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/backend/cuda/target_choice.h"
 #include "runtime/comm/nccl/nccl_comm.h"
 #include "runtime/comm/nccl/nccl_environment.h"
 #include "runtime/comm/nccl/one_shot.h"
 #include "runtime/comm/shm.h"
 #include "schema/base/status_macros.h"
+#include "tools/command_line.h"
 
 namespace deepslice {
 namespace {
@@ -119,7 +122,14 @@ absl::StatusOr<bool> Session::AgreeOnDevice() {
   absl::Status no_gpu;
   if (on_gpu != 0) no_gpu = FindGpu();
   if (!no_gpu.ok() && kind == Kind::kAuto) {
-    if (has_cpu) on_gpu = 0;
+    if (has_cpu) {
+      on_gpu = 0;
+      // Where there is a driver, a GPU was to be expected.
+      if (rank() == 0 && IsDriverInstalled()) {
+        absl::FPrintF(stderr, "note: running on the CPU: %s\n",
+                      OneLine(no_gpu.message()));
+      }
+    }
     no_gpu = Annotate(no_gpu, options_.plan, " has no target cpu, and here is ",
                       "no GPU for it");
   }

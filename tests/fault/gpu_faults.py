@@ -129,6 +129,22 @@ def check_machine(m, plan):
            FAKE_CUDA_MEMORY=taken - 1)
 
 
+def check_fallback(m, plan):
+    """A plan for both: where the GPU can't be had, the CPU runs it."""
+    args = [plan, *WORK, '-n', 4]
+    for what, note, without, fake in (
+            ('an old driver', 'CUDA 12.0', (), {'FAKE_CUDA_DRIVER': 12000}),
+            ('another card', 'sm_80', (), {'FAKE_CUDA_CC': '8.0'}),
+            ('no driver', '', ('libcuda.so.1',), {})):
+        r = run(m.dsrun, *args, env=m.env(without, **fake), timeout=60)
+        notes = [x for x in r.stderr.splitlines() if x.startswith('note: ')]
+        m.c.check(r.returncode == 0 and r.stdout.count(',') == 3
+                  and len(notes) == (1 if note else 0)
+                  and all('running on the CPU' in x and note in x
+                          for x in notes),
+                  f'the CPU instead, {what}', f'rc {r.returncode} {r.stderr}')
+
+
 def check_images(m, plan):
     """Kernels that were damaged, and ones that the driver refuses."""
     bad = os.path.join(m.tmp, 'bad')
@@ -235,16 +251,19 @@ def main():
         run(sys.executable, os.path.join(TOP, 'tools/make_random_checkpoint.py'),
             source)
         plans = {}
-        for tp in (1, 2):
-            plans[tp] = os.path.join(tmp, f'plan{tp}')
-            r = run(dscompile, source, '--target', 'sm_90a', '--tp', tp, '-q',
-                    '-o', plans[tp], timeout=280)
+        for name, flags in ((1, ['--target', 'sm_90a']),
+                            (2, ['--target', 'sm_90a', '--tp', 2]),
+                            ('both', ['--target', 'cpu,sm_90a'])):
+            plans[name] = os.path.join(tmp, f'plan-{name}')
+            r = run(dscompile, source, *flags, '-q', '-o', plans[name],
+                    timeout=280)
             if c.left_out(r, 'all of it'):
                 sys.exit(SKIPPED)
-            if not c.check(r.returncode == 0, f'compile tp {tp}', r.stderr):
+            if not c.check(r.returncode == 0, f'compile {flags}', r.stderr):
                 c.finish()
         m = FakeMachine(dsrun, library, tmp, c)
         check_machine(m, plans[1])
+        check_fallback(m, plans['both'])
         check_images(m, plans[1])
         check_errors(m, plans[1])
         check_ranks(m, plans[2])

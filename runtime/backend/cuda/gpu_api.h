@@ -164,6 +164,8 @@ struct NcclApi {
 absl::StatusOr<const CudaApi*> LoadCuda();
 absl::StatusOr<const CublasLtApi*> LoadCublasLt();
 absl::StatusOr<const NcclApi*> LoadNccl();
+// Whether there is a libcuda at all, fit or not.
+bool IsDriverInstalled();
 
 // How the three open theirs: the first of `names` that the system finds, else
 // in /usr/local/cuda/lib64; then every symbol, into its place. `remedy` ends

@@ -103,6 +103,10 @@ absl::StatusOr<const CudaApi*> LoadCuda() {
   return AsTable(opened, &api);
 }
 
+bool IsDriverInstalled() {
+  return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
+}
+
 absl::StatusOr<const CublasLtApi*> LoadCublasLt() {
   static CublasLtApi api;
   static const absl::Status opened = [] {
