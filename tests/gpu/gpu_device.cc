@@ -69,6 +69,11 @@ absl::StatusOr<CUfunction> GpuDevice::Load(const KernelSpec& spec,
   CUfunction function = nullptr;
   DS_RETURN_IF_ERROR(Check(
       cuda_.ModuleGetFunction(&function, module, entry.c_str()), spec.label));
+  if (carveout_ >= 0) {
+    DS_RETURN_IF_ERROR(Check(
+        cuda_.FuncSetAttribute(function, kFunctionSharedCarveout, carveout_),
+        spec.label));
+  }
   if (spec.shared_bytes > 0) {
     DS_RETURN_IF_ERROR(
         Check(cuda_.FuncSetAttribute(function, kFunctionMaxDynamicShared,

@@ -25,6 +25,11 @@ class GpuDevice {
   const std::string& name() const { return name_; }
   int multiprocessors() const { return multiprocessors_; }
 
+  // How much of their on-chip memory multiprocessors keep for shared memory, of
+  // kernels that are loaded from now on: percent, or -1 for what the driver
+  // likes. A kernel may join one that still runs on a multiprocessor only where
+  // both want the same.
+  void set_carveout(int carveout) { carveout_ = carveout; }
   // The function `entry` of an image; loaded until the device goes.
   absl::StatusOr<CUfunction> Load(const KernelSpec& spec,
                                   const std::string& image,
@@ -54,6 +59,7 @@ class GpuDevice {
   const CudaApi& cuda_;
   std::string name_;
   int multiprocessors_ = 0;
+  int carveout_ = 100;
   CUdevice device_ = 0;
   CUstream stream_ = nullptr;
   CUdeviceptr arena_ = 0;

@@ -2,13 +2,15 @@
 //
 //   gpu_kernel_check [--only=FAMILY[,...]] [--time] [--sweep[=TEXT]]
 //                    [--sweep-attention[=TEXT]] [--compile-only]
-//                    [--target=sm_90a] [--threads=N] [--cache=DIR] [--list]
+//                    [--target=sm_90a] [--threads=N] [--cache=DIR]
+//                    [--carveout=PERCENT] [--list]
 //
 // Families: linear, decode, tile, rows, sample, service. Prints a line for each
 // case that fails and a last one with the counts; exits 1 when one failed.
 // --sweep times ways to cut the linear layers whose name has the text in it
 // (timing_sweep.h), --sweep-attention those to cut decode attention
-// (attention_sweep.h). --compile-only needs no GPU.
+// (attention_sweep.h). --carveout=-1 leaves the share of shared memory to the
+// driver. --compile-only needs no GPU.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -37,7 +39,7 @@ struct Options {
   bool time = false, sweep = false, sweep_decode = false;
   bool compile_only = false, list = false;
   std::string target = "sm_90a", cache, sweep_text;
-  int threads = 4;
+  int threads = 4, carveout = 100;
 
   bool Wants(absl::string_view family) const {
     if (only.empty()) return true;
@@ -64,6 +66,8 @@ bool Parse(int argc, char** argv, Options* o) {
     } else if (absl::ConsumePrefix(&arg, "--sweep-attention=")) {
       o->sweep_decode = true;
       o->sweep_text = std::string(arg);
+    } else if (absl::ConsumePrefix(&arg, "--carveout=")) {
+      if (!absl::SimpleAtoi(arg, &o->carveout)) return false;
     } else if (arg == "--compile-only") {
       o->compile_only = true;
     } else if (arg == "--list") {
@@ -164,6 +168,7 @@ int Run(const Options& options) {
   absl::StatusOr<std::unique_ptr<GpuDevice>> device =
       GpuDevice::Open(int64_t{4} << 30);
   if (!device.ok()) return Fail(device.status());
+  (*device)->set_carveout(options.carveout);
   std::printf("%s, %d multiprocessors\n", (*device)->name().c_str(),
               (*device)->multiprocessors());
   if (options.sweep_decode) {
@@ -197,7 +202,7 @@ int main(int argc, char** argv) {
                  "usage: gpu_kernel_check [--only=FAMILY[,...]] [--time]\n"
                  "         [--sweep[=TEXT]] [--sweep-attention[=TEXT]]\n"
                  "         [--compile-only] [--target=sm_90a] [--threads=N]\n"
-                 "         [--cache=DIR] [--list]\n"
+                 "         [--cache=DIR] [--carveout=PERCENT] [--list]\n"
                  "families: linear, decode, tile, rows, sample, service;\n"
                  "with --time: linear, attention, rows\n");
     return 2;

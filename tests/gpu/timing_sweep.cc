@@ -89,7 +89,7 @@ std::vector<LinearTiling> AllTilings(const LinearShape& s, int64_t sms) {
       if (tiles % (cluster > 4 ? 2 : 1) != 0) continue;
       if (blocks < std::min<int64_t>(sms / 2, s.out / 16)) continue;
       const int64_t share = CeilDiv(blocks, sms);
-      for (const int unroll : {1, 2, 4}) {
+      for (const int unroll : {1, 2, 4, 8}) {
         if (unroll * tiles > 8) continue;
         for (const int warps : {2, 3, 4, 6, 8, 12, 16}) {
           const int64_t step = int64_t{32} * cluster * warps * unroll;
@@ -149,7 +149,7 @@ std::vector<LinearTiling> Sample(const LinearShape& s,
 
 size_t SampleSize(const ModelLinear& linear) {
   const bool head = absl::StrContains(linear.name, "lm_head");
-  if (absl::StartsWith(linear.name, "8b")) return head ? 8 : 40;
+  if (absl::StartsWith(linear.name, "8b")) return head ? 8 : 48;
   return head ? 5 : 12;
 }
 
@@ -286,6 +286,9 @@ std::vector<LinearSweep> LinearSweeps(const GpuTarget& target,
     const LinearTiling chosen = ChooseLinearTiling(linear.shape, target);
     sweep.cuts.push_back(
         {Numbers(chosen), *SpecializeLinear(linear.shape, target)});
+    sweep.cuts.push_back(sweep.cuts[0]);
+    sweep.cuts[1].numbers += " alone";
+    sweep.cuts[1].spec.programmatic = false;
     for (const LinearTiling& t :
          Sample(linear.shape, AllTilings(linear.shape, target.num_sms),
                 target.num_sms, SampleSize(linear))) {

@@ -17,7 +17,8 @@ struct LinearCut {
   KernelSpec spec;
 };
 
-// One layer; the first cut is the chosen one.
+// One layer; the first cut is the chosen one, the second is the same where no
+// launch begins before the one before it has ended ("alone").
 struct LinearSweep {
   std::string name;
   LinearShape shape;

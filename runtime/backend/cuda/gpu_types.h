@@ -46,7 +46,8 @@ inline constexpr int kDeviceMultiprocessors = 16, kDeviceClockKilohertz = 13,
 
 // CUfunction_attribute.
 inline constexpr int kFunctionSharedBytes = 1, kFunctionLocalBytes = 3,
-                     kFunctionRegisters = 4, kFunctionMaxDynamicShared = 8;
+                     kFunctionRegisters = 4, kFunctionMaxDynamicShared = 8,
+                     kFunctionSharedCarveout = 9;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0, kEventBlockingSync = 1,
