@@ -39,6 +39,11 @@ class Progress {
   void operator()(uint64_t done, uint64_t total) {
     if (quiet_) return;
     const absl::Time now = absl::Now();
+    // Kernels may have been compiled for minutes before the first byte.
+    if (!started_) {
+      started_ = true;
+      start_ = last_ = now;
+    }
     if (now - last_ <
         (terminal_ ? absl::Milliseconds(200) : absl::Seconds(10))) {
       return;
@@ -59,9 +64,8 @@ class Progress {
 
  private:
   const bool quiet_, terminal_;
-  bool drawn_ = false;
-  const absl::Time start_ = absl::Now();
-  absl::Time last_ = start_;
+  bool drawn_ = false, started_ = false;
+  absl::Time start_, last_;
 };
 
 void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
