@@ -372,13 +372,8 @@ class Lowering : private ValuePlaces {
     const Ref freqs = fused_row ? Operand(n.weight(Q::freqs)) : Ref::None();
     if (r_.bucket > 0) {
       const DecodeAttention d = SpecializeDecodeAttention(s, *r_.target);
-      const std::string name = absl::StrCat(n.result->name, ".scratch");
-      const Ref scratch =
-          d.scratch_bytes > 0
-              ? Ref::Buffer(b_.AddScratch(name, d.scratch_bytes))
-              : Ref::None();
-      const Ref sync =
-          d.sync_words > 0 ? Ref::Sync(b_.AddSync(d.sync_words)) : Ref::None();
+      const Ref scratch = ScratchOf(n, d.scratch_bytes);
+      const Ref sync = SyncOf(d.sync_words);
       b_.Launch(d.kernel, n.result->name,
                 {Ref::Buffer(q), Ref::Buffer(k), Ref::Buffer(v), positions,
                  slots, blocks, freqs, state, scratch, sync},
@@ -398,9 +393,24 @@ class Lowering : private ValuePlaces {
           "tiles of %d tokens, those of other layers have %d",
           AttentionTileTokens(s, *r_.target), b_.program().tile_tokens));
     }
-    b_.Launch(SpecializeTileAttention(s, *r_.target), n.result->name,
-              {Ref::Buffer(rotated), Ref::Buffer(tiles_), blocks, state}, out);
+    const TileAttention tile = SpecializeTileAttention(s, *r_.target);
+    const Ref scratch = ScratchOf(n, tile.scratch_bytes);
+    const Ref sync = SyncOf(tile.sync_words);
+    b_.Launch(tile.kernel, n.result->name,
+              {Ref::Buffer(rotated), Ref::Buffer(tiles_), blocks, state,
+               scratch, sync},
+              out, -1, tile.sync_words);
     return absl::OkStatus();
+  }
+
+  // Of an attention; none when it needs none.
+  Ref ScratchOf(const Node& n, int64_t bytes) {
+    if (bytes == 0) return Ref::None();
+    const std::string name = absl::StrCat(n.result->name, ".scratch");
+    return Ref::Buffer(b_.AddScratch(name, bytes));
+  }
+  Ref SyncOf(int64_t words) {
+    return words > 0 ? Ref::Sync(b_.AddSync(words)) : Ref::None();
   }
 
   absl::Status LowerAllGather(const Node& n) {

@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kAppendThreads = 256;
 constexpr int64_t kTileThreads = 128, kTileWarps = 4, kSimpleThreads = 256;
 constexpr int64_t kAppendTokens = 64, kAppendHeads = 4;
+// Most blocks of a wave of the tile kernel for one KV head.
+constexpr int64_t kTileSlots = 256;
 // Parts whose weights one block joins; also what its shared memory holds.
 constexpr int64_t kMaxParts = 64;
 
@@ -114,6 +116,7 @@ struct TileChoice {
   int64_t row_tiles = 1;  // of 16 rows, for a warp
   int64_t keys = 0;       // at a time
   int64_t shared_bytes = 0;
+  int64_t resident = 1;  // blocks that an SM holds
 };
 
 TileChoice ChooseTile(const AttentionShape& s, const GpuTarget& target) {
@@ -139,6 +142,7 @@ TileChoice ChooseTile(const AttentionShape& s, const GpuTarget& target) {
   c.row_tiles = row_tiles;
   c.keys = keys;
   c.shared_bytes = bytes;
+  c.resident = s.head_dim <= 64 ? 3 : 2;  // as the kernel's launch bounds
   return c;
 }
 
@@ -236,13 +240,13 @@ KernelSpec SpecializeAppend(const AttentionShape& shape,
   return spec;
 }
 
-KernelSpec SpecializeTileAttention(const AttentionShape& shape,
-                                   const GpuTarget& target) {
+TileAttention SpecializeTileAttention(const AttentionShape& shape,
+                                      const GpuTarget& target) {
   const AttentionShape s = Normalise(shape);
   const TileChoice c = ChooseTile(s, target);
-  KernelSpec spec;
+  TileAttention result;
+  KernelSpec& spec = result.kernel;
   spec.programmatic = target.hopper();
-  spec.grid = {GridExtent{}, GridExtent{.dim = CountDim::kTiles}, GridExtent{}};
   if (c.simple) {
     spec.source = "attention_simple.cuh";
     spec.entry =
@@ -250,22 +254,35 @@ KernelSpec SpecializeTileAttention(const AttentionShape& shape,
                      CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s),
                      ", ", RowsArg(s, s.out_stride), ", ", c.tokens, ">");
     spec.label = absl::StrCat("attention_simple_tile ", ShapeLabel(s));
-    spec.grid[0].times = s.heads;
+    spec.grid = {GridExtent{.times = s.heads},
+                 GridExtent{.dim = CountDim::kTiles}, GridExtent{}};
     spec.block = {kSimpleThreads, 1, 1};
-    return spec;
+    return result;
   }
   // Row tiles leave 16 bytes at a time, wherever a head begins.
   DS_CHECK(s.q_stride % 8 == 0 && s.q_offset % 8 == 0);
+  // Blocks for a tile or a part: a multiple of what fills the GPU.
+  const int64_t heads = s.kv_heads * c.passes;
+  const int64_t slots =
+      std::clamp<int64_t>(c.resident * target.num_sms / heads, 1, kTileSlots);
   spec.source = "attention_tile.cuh";
   spec.entry =
       absl::StrCat("AttentionTile<", CudaTypeName(s.type), ", ", HeadsArg(s),
                    ", ", KeysArg(s), ", ", RowsArg(s, s.out_stride), ", ",
-                   c.pack, ", ", c.row_tiles, ", ", c.keys, ">");
+                   c.pack, ", ", c.row_tiles, ", ", c.keys, ", ", slots, ">");
   spec.label = absl::StrCat("attention_tile ", ShapeLabel(s));
-  spec.grid[0].times = s.kv_heads * c.passes;
+  spec.grid = {
+      GridExtent{.times = heads},
+      GridExtent{.times = slots, .per_block = slots, .dim = CountDim::kTiles},
+      GridExtent{}};
   spec.block = {kTileThreads, 1, 1};
   spec.shared_bytes = static_cast<uint32_t>(c.shared_bytes);
-  return spec;
+  if (slots > 1) {
+    const int64_t rows = kTileWarps * 16 * c.row_tiles;
+    result.scratch_bytes = heads * slots * rows * (s.head_dim + 4) * 4;
+    result.sync_words = heads * slots;
+  }
+  return result;
 }
 
 int64_t AttentionTileTokens(const AttentionShape& shape,

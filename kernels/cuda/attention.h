@@ -52,11 +52,17 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
 // Outputs: rotated q [T, heads * head_dim] of `type`.
 KernelSpec SpecializeAppend(const AttentionShape& shape,
                             const GpuTarget& target);
-// Then attends, a tile of queries (input "tiles") a block. q_stride here is of
-// the rotated q, q_offset 0. Operands: rotated q, tiles, blocks, state.
-// Outputs: out.
-KernelSpec SpecializeTileAttention(const AttentionShape& shape,
-                                   const GpuTarget& target);
+// Then attends, a tile of queries (input "tiles") a block, or several blocks for
+// a tile with many keys while there are few tiles; the last of them joins.
+// q_stride here is of the rotated q, q_offset 0. Operands: rotated q, tiles,
+// blocks, state, scratch, sync. Outputs: out.
+struct TileAttention {
+  KernelSpec kernel;
+  int64_t scratch_bytes = 0;  // of a buffer, in all
+  int64_t sync_words = 0;
+};
+TileAttention SpecializeTileAttention(const AttentionShape& shape,
+                                      const GpuTarget& target);
 // Most tokens of a tile that SpecializeTileAttention's kernel takes; for the
 // same shape as there. The same for all windows and strides of a model.
 int64_t AttentionTileTokens(const AttentionShape& shape,

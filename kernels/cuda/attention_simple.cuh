@@ -221,7 +221,8 @@ template <typename T, typename C, typename Heads, typename Keys, typename Rows,
           int kRows>
 __global__ void __launch_bounds__(kSimpleThreads)
     AttentionSimpleTile(const StepInfo* info, const T* q, const int* tiles,
-                        const int* blocks, C* state, T* out) {
+                        const int* blocks, C* state, float* scratch,
+                        uint32_t* sync, T* out) {
   constexpr int kDim = Heads::dim;
   using Attention = SimpleAttention<C, Heads, Keys, kRows>;
   __shared__ typename Attention::Shared shared;

@@ -166,12 +166,38 @@ TEST(Append, WritesRotatedRowsOfHeadsOnly) {
 TEST(TileAttention, PacksTheHeadsOfAGroup) {
   const AttentionShape s = RotatedQ(Fused(32, 8, 128));
   EXPECT_EQ(AttentionTileTokens(s, H200()), 32);  // * 4 heads: 128 rows
-  const KernelSpec spec = SpecializeTileAttention(s, H200());
+  const TileAttention tile = SpecializeTileAttention(s, H200());
+  const KernelSpec& spec = tile.kernel;
   EXPECT_EQ(spec.source, "attention_tile.cuh");
   EXPECT_EQ(spec.grid[0].times, 8);
   EXPECT_EQ(spec.grid[1].dim, CountDim::kTiles);
   // q 128 and k 64 rows of 136, v 128 rows of 72: three blocks fit an SM.
   EXPECT_EQ(spec.shared_bytes, 2u * ((128 + 64) * 136 + 128 * 72));
+}
+
+TEST(TileAttention, LaunchesAWaveOfBlocksForFewTiles) {
+  AttentionShape s = RotatedQ(Fused(32, 8, 128));
+  const TileAttention tile = SpecializeTileAttention(s, H200());
+  // 2 blocks an SM, 8 KV heads.
+  EXPECT_EQ(tile.kernel.grid[1].times, 33);
+  EXPECT_EQ(tile.kernel.grid[1].per_block, 33);
+  EXPECT_EQ(tile.sync_words, 8 * 33);
+  EXPECT_EQ(tile.scratch_bytes, 8 * 33 * 128 * (128 + 4) * 4);
+  EXPECT_NE(tile.kernel.entry.find(", 4, 2, 64, 33>"), std::string::npos);
+  // One KV head, and a bound for what searches among them.
+  s = RotatedQ(Fused(6, 1, 64));
+  EXPECT_EQ(SpecializeTileAttention(s, H200()).kernel.grid[1].times, 256);
+  // More heads than a wave has blocks: nothing is ever cut.
+  s = RotatedQ(Fused(300, 300, 32));
+  const TileAttention whole = SpecializeTileAttention(s, H200());
+  EXPECT_EQ(whole.kernel.grid[1].times, 1);
+  EXPECT_EQ(whole.scratch_bytes, 0);
+  EXPECT_EQ(whole.sync_words, 0);
+  // The simple kernel takes a tile a block.
+  s = RotatedQ(Fused(6, 2, 10));
+  const TileAttention simple = SpecializeTileAttention(s, H200());
+  EXPECT_EQ(simple.kernel.grid[1].per_block, 1);
+  EXPECT_EQ(simple.scratch_bytes, 0);
 }
 
 TEST(TileAttention, TileTokensHoldForOddGroups) {
@@ -183,7 +209,7 @@ TEST(TileAttention, TileTokensHoldForOddGroups) {
 
 TEST(TileAttention, FallsBackForWhatTensorCoresDoNotTake) {
   const auto source = [](const AttentionShape& s) {
-    return SpecializeTileAttention(s, H200()).source;
+    return SpecializeTileAttention(s, H200()).kernel.source;
   };
   AttentionShape s = RotatedQ(Fused(6, 2, 80));
   EXPECT_EQ(source(s), "attention_tile.cuh");
@@ -200,12 +226,13 @@ TEST(TileAttention, FallsBackForWhatTensorCoresDoNotTake) {
   s = RotatedQ(Fused(6, 2, 64));
   s.type = s.cache = DType::kF32;
   EXPECT_EQ(source(s), "attention_simple.cuh");
-  EXPECT_EQ(SpecializeTileAttention(s, H200()).grid[0].times, 6);
+  EXPECT_EQ(SpecializeTileAttention(s, H200()).kernel.grid[0].times, 6);
   // A card whose blocks have too little shared memory.
   GpuTarget small = H200();
   small.shared_bytes = 48 << 10;
   s = RotatedQ(Fused(32, 8, 128));
-  EXPECT_EQ(SpecializeTileAttention(s, small).source, "attention_simple.cuh");
+  EXPECT_EQ(SpecializeTileAttention(s, small).kernel.source,
+            "attention_simple.cuh");
   EXPECT_EQ(AttentionTileTokens(s, small), 4);
 }
 
@@ -213,8 +240,8 @@ TEST(TileAttention, IsProgrammaticFromHopperOn) {
   GpuTarget ampere = H200();
   ampere.major = 8;
   const AttentionShape s = RotatedQ(Fused(6, 2, 64));
-  EXPECT_TRUE(SpecializeTileAttention(s, H200()).programmatic);
-  EXPECT_FALSE(SpecializeTileAttention(s, ampere).programmatic);
+  EXPECT_TRUE(SpecializeTileAttention(s, H200()).kernel.programmatic);
+  EXPECT_FALSE(SpecializeTileAttention(s, ampere).kernel.programmatic);
   EXPECT_FALSE(SpecializeAppend(s, ampere).programmatic);
   EXPECT_FALSE(SpecializeDecodeAttention(s, ampere).kernel.programmatic);
 }

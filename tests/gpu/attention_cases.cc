@@ -1,9 +1,8 @@
 // Decode attention, and append with tile attention, over ragged batches.
-#include "kernels/cuda/attention.h"
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/attention.h"
 #include "tests/gpu/attention_batch.h"
 #include "tests/gpu/gpu_case.h"
 
@@ -15,9 +14,9 @@ struct Heads {
 };
 // Groups that are cut by tensor parallelism start in their middle.
 constexpr Heads kHeads[] = {
-    {6, 2, 3, 0, 10},  {4, 2, 3, 2, 16},  {12, 2, 6, 0, 32}, {9, 3, 3, 0, 64},
-    {5, 5, 1, 0, 80},  {6, 1, 6, 0, 96},  {8, 2, 4, 0, 128}, {4, 1, 4, 0, 256},
-    {7, 1, 7, 0, 128}, {2, 1, 8, 5, 64},  {16, 1, 16, 0, 64}, {3, 3, 1, 0, 128},
+    {6, 2, 3, 0, 10},  {4, 2, 3, 2, 16}, {12, 2, 6, 0, 32},  {9, 3, 3, 0, 64},
+    {5, 5, 1, 0, 80},  {6, 1, 6, 0, 96}, {8, 2, 4, 0, 128},  {4, 1, 4, 0, 256},
+    {7, 1, 7, 0, 128}, {2, 1, 8, 5, 64}, {16, 1, 16, 0, 64}, {3, 3, 1, 0, 128},
     {10, 2, 5, 0, 40}, {3, 2, 2, 1, 6}};
 
 AttentionShape ShapeOf(const Heads& h, DType type, int n) {
@@ -43,8 +42,8 @@ std::string NameOf(const AttentionShape& s, bool fused, double spread) {
       DTypeName(s.type), " heads ", s.heads, "/", s.kv_heads, " group ",
       s.group, "+", s.head_offset, " dim ", s.head_dim, " rotary ",
       s.rotary_dim, s.style == RopeStyle::kHalf ? " half" : " interleaved",
-      " window ", s.window, " blocks of ", s.block_tokens, " tokens ",
-      s.tokens, fused ? " fused" : " apart", spread == 0 ? " flat" : "");
+      " window ", s.window, " blocks of ", s.block_tokens, " tokens ", s.tokens,
+      fused ? " fused" : " apart", spread == 0 ? " flat" : "");
 }
 
 GpuCase MakeDecode(const DecodeAttention& decode, const AttentionShape& shape,
@@ -62,7 +61,7 @@ GpuCase MakeDecode(const DecodeAttention& decode, const AttentionShape& shape,
   return c;
 }
 
-GpuCase MakeTile(const KernelSpec& append, const KernelSpec& tile,
+GpuCase MakeTile(const KernelSpec& append, const TileAttention& tile,
                  int64_t tile_tokens, const AttentionShape& shape,
                  const std::vector<GpuSequence>& sequences, double spread,
                  bool fused) {
@@ -76,9 +75,10 @@ GpuCase MakeTile(const KernelSpec& append, const KernelSpec& tile,
   StepInfo info = batch.info();
   info.tiles = static_cast<int32_t>(tiles.size() / 4);
   c.AddStep(append, info, operands, {GpuParam::At(rotated)});
-  c.AddStep(tile, info,
-            {GpuParam::At(rotated), GpuParam::At(c.AddInts(tiles)),
-             operands[5], operands[7]},
+  c.AddStep(tile.kernel, info,
+            {GpuParam::At(rotated), GpuParam::At(c.AddInts(tiles)), operands[5],
+             operands[7], GpuParam::At(c.AddZeros(tile.scratch_bytes, true)),
+             GpuParam::At(c.AddZeros(4 * tile.sync_words))},
             {GpuParam::At(out)});
   c.checks.push_back(batch.RotatedCheck(rotated));
   c.checks.push_back(batch.OutputCheck(out));
@@ -92,7 +92,12 @@ void AddDecodeCases(const GpuTarget& target,
                     std::vector<GpuCaseEntry>* entries) {
   // start is the context less the new token. Slots in any order, one unused.
   const std::vector<std::vector<GpuSequence>> batches = {
-      {{3, 0, 1}, {0, 30, 1}, {5, 32, 1}, {1, 63, 1}, {6, 64, 1}, {2, 776, 1},
+      {{3, 0, 1},
+       {0, 30, 1},
+       {5, 32, 1},
+       {1, 63, 1},
+       {6, 64, 1},
+       {2, 776, 1},
        {7, 4999, 1}},
       {{0, 4999, 1}},
       {{1, 0, 1}},
@@ -146,14 +151,14 @@ void AddTileCases(const GpuTarget& target, std::vector<GpuCaseEntry>* entries) {
       const KernelSpec append = SpecializeAppend(s, target);
       AttentionShape rotated = s;
       rotated.q_stride = s.heads * s.head_dim;
-      const KernelSpec tile = SpecializeTileAttention(rotated, target);
+      const TileAttention tile = SpecializeTileAttention(rotated, target);
       const int64_t tile_tokens = AttentionTileTokens(rotated, target);
       for (const double spread : {0.0, 3.0}) {
         entries->push_back(
             {absl::StrCat("tile ", NameOf(s, fused, spread), " batch of ",
-                          sequences.size(), " to ", sequences.back().start,
-                          " ", tile.entry),
-             {append, tile},
+                          sequences.size(), " to ", sequences.back().start, " ",
+                          tile.kernel.entry),
+             {append, tile.kernel},
              [=] {
                return MakeTile(append, tile, tile_tokens, s, sequences, spread,
                                fused);

@@ -119,21 +119,27 @@ Timing DecodeTiming(const Heads& h, int64_t batch, int64_t context,
   return t;
 }
 
-// Prefill of `tokens` tokens of one sequence; the append or the attention.
-Timing PrefillTiming(int64_t tokens, bool attend, const GpuTarget& target) {
+// `tokens` tokens of one sequence behind `start` that the cache holds; the
+// append or the attention.
+Timing PrefillTiming(int64_t tokens, int64_t start, bool attend,
+                     const GpuTarget& target) {
   AttentionShape s = FusedShape({32, 8, 128}, tokens);
   const KernelSpec append = SpecializeAppend(s, target);
   s.q_stride = 32 * 128;
+  const TileAttention attention = SpecializeTileAttention(s, target);
   const int64_t tile = AttentionTileTokens(s, target);
   Timing t;
   t.name = absl::StrCat(attend ? "tile_attention" : "append", " 32/8x128 ",
-                        tokens, attend ? " causal" : "");
-  t.specs = {attend ? SpecializeTileAttention(s, target) : append};
+                        tokens, " behind ", start);
+  t.specs = {attend ? attention.kernel : append};
   t.info = Counts(tokens);
   t.info.tiles = static_cast<int32_t>((tokens + tile - 1) / tile);
-  const int64_t blocks = (tokens + 63) / 64;
+  const int64_t blocks = (start + tokens + 63) / 64;
+  const int64_t block_bytes = 2 * 2 * 8 * 64 * 128;
   t.info.blocks_per_seq = static_cast<int32_t>(blocks);
-  if (attend) t.flops = 4.0 * 32 * 128 * tokens * (tokens + 1) / 2;
+  if (attend) {
+    t.flops = 4.0 * 32 * 128 * tokens * (start + (tokens + 1) / 2.0);
+  }
   t.bytes = 2.0 * 2 * tokens * 48 * 128;
   t.cold_bytes = int64_t{1} << 30;  // 20 launches
   t.params = [=](TimingMemory* m,
@@ -141,9 +147,9 @@ Timing PrefillTiming(int64_t tokens, bool attend, const GpuTarget& target) {
     std::vector<int32_t> table(blocks), tiles, positions(tokens),
         slots(tokens, 0);
     std::iota(table.begin(), table.end(), 0);
-    std::iota(positions.begin(), positions.end(), 0);
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(start));
     for (int64_t i = 0; i < tokens; i += tile) {
-      for (int64_t v : {i, std::min(tile, tokens - i), int64_t{0}, i}) {
+      for (int64_t v : {i, std::min(tile, tokens - i), int64_t{0}, start + i}) {
         tiles.push_back(static_cast<int32_t>(v));
       }
     }
@@ -154,10 +160,15 @@ Timing PrefillTiming(int64_t tokens, bool attend, const GpuTarget& target) {
                         m->Upload(positions.data(), 4 * tokens));
     DS_ASSIGN_OR_RETURN(const uint64_t sl, m->Upload(slots.data(), 4 * tokens));
     DS_ASSIGN_OR_RETURN(const uint64_t out, m->Zeros(2 * tokens * 32 * 128));
-    const uint64_t state = m->Random(blocks * 2 * 2 * 8 * 64 * 128);
+    DS_ASSIGN_OR_RETURN(const uint64_t scratch,
+                        m->Zeros(attention.scratch_bytes));
+    DS_ASSIGN_OR_RETURN(const uint64_t sync,
+                        m->Zeros(4 * attention.sync_words));
+    const uint64_t state = m->Random(blocks * block_bytes);
     const uint64_t qkv = m->Random(2 * tokens * 48 * 128);
     if (attend) {
-      return std::vector<std::vector<uint64_t>>{{qkv, ti, tb, state, out}};
+      return std::vector<std::vector<uint64_t>>{
+          {qkv, ti, tb, state, scratch, sync, out}};
     }
     return std::vector<std::vector<uint64_t>>{{qkv, qkv + 2 * 32 * 128,
                                                qkv + 2 * 40 * 128, p, sl, tb,
@@ -260,8 +271,10 @@ std::vector<Timing> AttentionTimings(const GpuTarget& target) {
           DecodeTiming(large, 32, 512, target),
           DecodeTiming(middle, 1, 512, target),
           DecodeTiming(small, 1, 512, target),
-          PrefillTiming(2048, false, target),
-          PrefillTiming(2048, true, target)};
+          PrefillTiming(2048, 0, false, target),
+          PrefillTiming(2048, 0, true, target),
+          PrefillTiming(128, 16256, true, target),
+          PrefillTiming(1, 16383, true, target)};
 }
 
 std::vector<Timing> RowsTimings(const GpuTarget& target) {
