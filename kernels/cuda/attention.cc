@@ -152,16 +152,43 @@ DecodeTuning TuneDecode(const AttentionShape& shape, const GpuTarget& target) {
   const AttentionShape s = Normalise(shape);
   DecodeTuning c;
   if (DecodeRows(s) == 0) return c;
-  // What registers let an SM hold: one block alone cannot cover the memory's
-  // latency.
-  const int64_t resident = s.head_dim > 64 ? 2 : 3;
+  // Measured on an H200. Warps that registers let an SM hold, and what they are
+  // for: KV heads of all sequences.
+  const int64_t warps = (s.head_dim > 64 ? 8 : 16) * target.num_sms;
   const int64_t alike = s.tokens * s.kv_heads * DecodePasses(s);
-  const int64_t slots = resident * target.num_sms;
-  c.even = std::clamp<int64_t>(slots / alike, 1,
-                               std::min(kMaxParts, CeilDiv(s.max_context, 64)));
+  c.even = warps / (4 * alike);
+  if (target.hopper()) {
+    // A cluster saves the way through memory, about 2 us, but its blocks need
+    // places side by side: of large ones fewer fit.
+    const int64_t large = warps / (8 * alike);  // blocks of 8 warps
+    if (large >= 4) {
+      c.warps = 8;
+      c.cluster = s.head_dim > 64 || large < 16 ? 4 : 8;
+      c.even = large * 3 / 4;
+    } else if (large >= 2) {
+      c.cluster = 2;
+    }
+    c.ahead = 2;
+    while (!DecodeFits(s, c)) {
+      if (c.warps > 4) {
+        c.warps /= 2;
+        c.even *= 2;
+      } else {
+        c.cluster /= 2;
+      }
+    }
+    c.min_part = 32 * c.warps;
+  }
+  const int64_t parts = CeilDiv(s.max_context, c.min_part);
+  while (c.cluster > parts) c.cluster /= 2;
+  const auto whole = [&](int64_t n) {
+    return std::max<int64_t>(1, n / c.cluster) * c.cluster;
+  };
+  c.even = whole(std::min({c.even, kMaxParts, parts}));
   // Blocks without a part cost about a microsecond a wave: half a wave of them.
-  c.most = std::max(c.even, std::min({int64_t{8}, s.max_context / 2048,
-                                      CeilDiv(slots * 3 / 2, alike)}));
+  c.most = std::max(c.even,
+                    whole(std::min({int64_t{8}, s.max_context / 2048,
+                                    CeilDiv(warps / c.warps * 3 / 2, alike)})));
   return c;
 }
 
@@ -204,7 +231,8 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
       RotaryArg(s), ", ", RowsArg(s, s.out_stride), ", ");
   absl::StrAppend(&spec.entry, "DecodePlan<", rows, ", ", c.warps, ", ",
                   c.cluster, ", ", c.even, ", ", c.most, ", ");
-  absl::StrAppend(&spec.entry, c.min_part, ", ", c.own_part, ">>");
+  absl::StrAppend(&spec.entry, c.min_part, ", ", c.own_part, ", ", c.ahead,
+                  ">>");
   spec.label = absl::StrCat("attention_decode ", ShapeLabel(s), " t", s.tokens,
                             " parts ", c.even, "..", c.most);
   spec.grid = {GridExtent{.times = s.kv_heads * passes},

@@ -52,8 +52,8 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
 // Outputs: rotated q [T, heads * head_dim] of `type`.
 KernelSpec SpecializeAppend(const AttentionShape& shape,
                             const GpuTarget& target);
-// Then attends, a tile of queries (input "tiles") a block, or several blocks for
-// a tile with many keys while there are few tiles; the last of them joins.
+// Then attends, a tile of queries (input "tiles") a block, or several blocks
+// for a tile with many keys while there are few tiles; the last of them joins.
 // q_stride here is of the rotated q, q_offset 0. Operands: rotated q, tiles,
 // blocks, state, scratch, sync. Outputs: out.
 struct TileAttention {

@@ -60,15 +60,9 @@ __device__ __forceinline__ void DecodeBlock(
   }
   const bool own = part_index == part.parts - 1;
   const int* table = blocks + static_cast<int64_t>(slot) * row_blocks;
-  DecodeLoop<T, Heads, Keys, kRows, kWarps, kStride> loop = {state, table, kv,
-                                                             g, c};
+  DecodeLoop<T, Heads, Keys, Plan, kStride> loop = {state, table, kv, g, c};
   const int token = part.begin + warp * kDecodeGroup;
-  int block = 0;
-  if (token < part.end) {
-    block = loop.Block(token);
-    loop.PrefetchKeys(block, token);
-    loop.PrefetchValues(block, token);
-  }
+  loop.Begin(token, part.end);
   for (int u = tid; u < Rotary::half; u += kThreads) {
     angles[u] = Rotary::Angle(position, freqs[u]);
   }
@@ -122,7 +116,7 @@ __device__ __forceinline__ void DecodeBlock(
 
   DecodeState<T, kDim, kRows> mine;
   mine.Clear();
-  loop.Run(&rotated[0][0], part, token, block, mine);
+  loop.Run(&rotated[0][0], part, token, mine);
 #pragma unroll
   for (int h = 0; h < mine.kHalves; ++h) {
     float sum = mine.sum[h];

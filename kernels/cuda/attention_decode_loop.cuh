@@ -30,12 +30,14 @@ struct DecodePart {
 // kMinPart tokens or more (multiples of it): into one group's as long as these
 // have no more than kOwnPart tokens, then into kEven, which fill the GPU when
 // all sequences are alike, and up to kMost where a sequence is so long that the
-// others would wait for it. kEven and kMost are multiples of kCluster.
+// others would wait for it. kEven and kMost are multiples of kCluster. Behind
+// the group in a warp's registers, kAhead more are on their way to L2.
 template <int kRows, int kWarps, int kCluster, int kEven, int kMost,
-          int kMinPart, int kOwnPart>
+          int kMinPart, int kOwnPart, int kAhead>
 struct DecodePlan {
   static constexpr int rows = kRows, warps = kWarps, threads = 32 * kWarps;
   static constexpr int cluster = kCluster, groups = kMost / kCluster;
+  static constexpr int ahead = kAhead;
   static_assert(kEven % kCluster == 0 && kMost % kCluster == 0, "whole groups");
   static_assert(kMinPart % kDecodeGroup == 0, "parts begin with a group");
 
@@ -145,11 +147,12 @@ __device__ __forceinline__ uint4 And(uint4 a, uint4 b) {
 
 // A warp's way through its groups of a part. table: the sequence's row of the
 // block table. q: rotated rows in shared memory, row stride kQStride.
-template <typename T, typename Heads, typename Keys, int kRows, int kWarps,
+template <typename T, typename Heads, typename Keys, typename Plan,
           int kQStride>
 struct DecodeLoop {
   static constexpr int kDim = Heads::dim, kChunks = kDim / 32;
-  static constexpr int kStep = kDecodeGroup * kWarps;
+  static constexpr int kRows = Plan::rows, kFar = Plan::ahead;
+  static constexpr int kStep = kDecodeGroup * Plan::warps;
   // All keys and values of the next group are on their way while this one is
   // worked on, where registers allow it; else a few rows at a time.
   static constexpr bool kAhead = kDim <= 128;
@@ -161,6 +164,8 @@ struct DecodeLoop {
   T* state;
   const int* table;
   int kv, g, c;
+  int block;  // of the group at hand
+  int upcoming[kFar + 1];  // of those behind it, kStep tokens apart
   uint4 keys[kKeyTiles][kChunks];
   uint4 values[kValueTiles];
 
@@ -187,6 +192,17 @@ struct DecodeLoop {
     for (int i = 0; i < kValueTiles; ++i) {
       values[i] = LoadCached(row + 8 * i * Keys::block_tokens);
     }
+  }
+  // Asks for this warp's share of the block that holds the group at `token`:
+  // its keys, and as many rows of values.
+  __device__ __forceinline__ void PrefetchFar(int block, int token) const {
+#if __CUDA_ARCH__ >= 900
+    constexpr int kBytes = kDecodeGroup * kDim * sizeof(T);
+    if (threadIdx.x % 32 != 0) return;
+    const int at = token % Keys::block_tokens;
+    PrefetchL2Bulk(Cache::KeysOf(state, block, kv) + at * kDim, kBytes);
+    PrefetchL2Bulk(Cache::ValuesOf(state, block, kv) + at * kDim, kBytes);
+#endif
   }
   __device__ __forceinline__ void PrefetchKeys(int block, int token) {
     if constexpr (kAhead) {
@@ -218,20 +234,37 @@ struct DecodeLoop {
     }
   }
 
-  // The groups token, token + kStep, .. of the part. Keys and values of the
-  // first must have been asked for.
+  // Asks for what comes first of the groups token, token + kStep, .. of a part
+  // that ends at `end`.
+  __device__ __forceinline__ void Begin(int token, int end) {
+    block = token < end ? Block(token) : 0;
+#pragma unroll
+    for (int i = 0; i <= kFar; ++i) {
+      const int next = token + (i + 1) * kStep;
+      upcoming[i] = next < end ? Block(next) : 0;
+    }
+    if (token >= end) return;
+    PrefetchKeys(block, token);
+    PrefetchValues(block, token);
+#pragma unroll
+    for (int i = 0; i < kFar; ++i) {
+      const int next = token + (i + 1) * kStep;
+      if (next < end) PrefetchFar(upcoming[i], next);
+    }
+  }
+
+  // Takes those groups. Begin was called.
   __device__ __forceinline__ void Run(const T* q, const DecodePart& part,
-                                      int token, int block,
+                                      int token,
                                       DecodeState<T, kDim, kRows>& sums) {
-    int next_block = token + kStep < part.end ? Block(token + kStep) : 0;
     for (; token < part.end; token += kStep) {
-      const int next = token + kStep;
-      // Two groups ahead, so that the loads of the next one wait for nothing.
-      const int later_block =
-          next + kStep < part.end ? Block(next + kStep) : 0;
+      const int next = token + kStep, far = next + kFar * kStep;
+      // Before it is needed, so that the loads of its group wait for nothing.
+      const int later_block = far + kStep < part.end ? Block(far + kStep) : 0;
       float s[4][4];
       Scores(q, block, token, s);
-      if (next < part.end) PrefetchKeys(next_block, next);
+      if (next < part.end) PrefetchKeys(upcoming[0], next);
+      if (kFar > 0 && far < part.end) PrefetchFar(upcoming[kFar], far);
 
       const bool edge =
           token < part.first || token + kDecodeGroup > part.end;
@@ -266,9 +299,11 @@ struct DecodeLoop {
           sums.Add((t + i) / 2, p, values[i], values[i + 1]);
         }
       }
-      if (next < part.end) PrefetchValues(next_block, next);
-      block = next_block;
-      next_block = later_block;
+      if (next < part.end) PrefetchValues(upcoming[0], next);
+      block = upcoming[0];
+#pragma unroll
+      for (int i = 0; i < kFar; ++i) upcoming[i] = upcoming[i + 1];
+      upcoming[kFar] = later_block;
     }
   }
 };

@@ -84,6 +84,14 @@ __device__ __forceinline__ uint4 LoadCached(const void* p) {
   return v;
 }
 
+#if __CUDA_ARCH__ >= 900
+// Asks for `bytes` of the cache, a multiple of 16, to come to L2.
+__device__ __forceinline__ void PrefetchL2Bulk(const void* p, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p),
+               "r"(bytes));
+}
+#endif
+
 // ---- clusters ---------------------------------------------------------------
 
 #if __CUDA_ARCH__ >= 900

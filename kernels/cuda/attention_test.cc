@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/attention_tuning.h"
 
 namespace deepslice {
 namespace {
@@ -52,33 +53,52 @@ TEST(DecodeAttention, NamesEveryNumberOfTheInstance) {
   EXPECT_EQ(spec.source, "attention_decode.cuh");
   // 1069066811: the float log2(e); 1065353216: 1.
   EXPECT_EQ(spec.entry,
-            "AttentionDecode<bf16, AttentionHeads<6, 2, 4, 1, 64>, "
+            "AttentionDecodeCluster<bf16, AttentionHeads<6, 2, 4, 1, 64>, "
             "AttentionKeys<64, 100, 1069066811u>, "
             "AttentionRotary<64, 48, 1, 1065353216u>, "
             "AttentionRows<640, 0, 640, 384, 640, 512, 384>, "
-            "DecodePlan<4, 4, 1, 64, 64, 64, 512>>");
+            "DecodePlan<4, 8, 8, 64, 64, 256, 512, 2>>");
   EXPECT_TRUE(spec.programmatic);
-  EXPECT_EQ(spec.block[0], 128u);
+  EXPECT_EQ(spec.block[0], 256u);
 }
 
 TEST(DecodeAttention, CutsSequencesSoThatTheGpuIsFull) {
   AttentionShape s = Fused(32, 8, 128);
   const DecodeAttention one = SpecializeDecodeAttention(s, H200());
-  EXPECT_EQ(Parts(one.kernel), 33);  // 33 * 8 blocks on 132 SMs
+  // Three clusters of 4 large blocks for each KV head: 96 of 132 SMs.
+  EXPECT_EQ(one.kernel.block[0], 256u);
+  EXPECT_EQ(Parts(one.kernel), 12);
   EXPECT_EQ(one.kernel.grid[0].times, 8);
   EXPECT_EQ(one.kernel.grid[1].dim, CountDim::kTokens);
+  // A word and a slice of 4 rows of 128 for each block of a cluster; scratch of
+  // three clusters.
+  EXPECT_EQ(one.sync_words, 8 * 4);
+  EXPECT_EQ(one.scratch_bytes, 8 * 4 * 3 * (4 * 128 / 4 + 4 * 4) * 4);
+  // Pairs of blocks of 4 warps, two on an SM.
+  s.tokens = 8;
+  const DecodeAttention batch = SpecializeDecodeAttention(s, H200());
+  EXPECT_EQ(batch.kernel.block[0], 128u);
+  EXPECT_NE(batch.kernel.entry.find("DecodePlan<4, 4, 2, 4, 6, "),
+            std::string::npos);
+}
+
+TEST(DecodeAttention, HasNoClustersBeforeHopper) {
+  GpuTarget ampere = H200();
+  ampere.major = 8;
+  AttentionShape s = Fused(32, 8, 128);
+  const DecodeAttention one = SpecializeDecodeAttention(s, ampere);
+  EXPECT_NE(one.kernel.entry.find("AttentionDecode<"), std::string::npos);
+  EXPECT_EQ(Parts(one.kernel), 33);  // 33 * 8 blocks on 132 SMs
   EXPECT_EQ(one.sync_words, 8);
   EXPECT_EQ(one.scratch_bytes, 8 * 33 * 4 * (128 + 4) * 4);
-  s.tokens = 4;
-  EXPECT_EQ(Parts(SpecializeDecodeAttention(s, H200()).kernel), 8);
 }
 
 TEST(DecodeAttention, CutsOnlyLongSequencesOfLargeBatches) {
   AttentionShape s = Fused(32, 8, 128);
   s.tokens = 32;
-  EXPECT_NE(
-      SpecializeDecodeAttention(s, H200()).kernel.entry.find("4, 4, 1, 1, 2, "),
-      std::string::npos);
+  EXPECT_NE(SpecializeDecodeAttention(s, H200()).kernel.entry.find(
+                "DecodePlan<4, 4, 1, 1, 2, "),
+            std::string::npos);
   s.tokens = 64;  // long ones disappear among so many
   const DecodeAttention whole = SpecializeDecodeAttention(s, H200());
   EXPECT_EQ(Parts(whole.kernel), 1);
@@ -89,7 +109,24 @@ TEST(DecodeAttention, CutsOnlyLongSequencesOfLargeBatches) {
 TEST(DecodeAttention, HasNoMorePartsThanTheContextFills) {
   AttentionShape s = Fused(32, 8, 128);
   s.max_context = 300;
-  EXPECT_EQ(Parts(SpecializeDecodeAttention(s, H200()).kernel), 5);
+  const DecodeAttention two = SpecializeDecodeAttention(s, H200());
+  EXPECT_EQ(Parts(two.kernel), 2);  // of 256 tokens, one cluster
+  EXPECT_EQ(two.scratch_bytes, 0);
+  s.max_context = 64;
+  EXPECT_EQ(Parts(SpecializeDecodeAttention(s, H200()).kernel), 1);
+}
+
+TEST(DecodeAttention, FitsSharedMemory) {
+  for (const int64_t dim : {32, 64, 96, 128, 160, 256}) {
+    for (int64_t group = 1; group <= 40; ++group) {
+      for (const int64_t tokens : {1, 8, 32, 64}) {
+        AttentionShape s = Fused(2 * group, 2, dim);
+        s.tokens = tokens;
+        EXPECT_TRUE(DecodeFits(s, TuneDecode(s, H200())))
+            << dim << " " << group << " " << tokens;
+      }
+    }
+  }
 }
 
 TEST(DecodeAttention, SharesLargeGroupsAmongBlocks) {

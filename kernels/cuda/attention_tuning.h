@@ -10,13 +10,14 @@ namespace deepslice {
 
 // DecodePlan of attention_decode_loop.cuh.
 struct DecodeTuning {
-  int64_t warps = 4;      // of a block
-  int64_t cluster = 1;    // blocks that join in shared memory; more than 1 from
-                          // sm_90 on
-  int64_t even = 1;       // parts that fill the GPU when sequences are alike
-  int64_t most = 1;       // parts of a sequence that is longer than the others
-  int64_t min_part = 64;  // tokens
+  int64_t warps = 4;       // of a block
+  int64_t cluster = 1;     // blocks that join in shared memory; more than 1
+                           // from sm_90 on
+  int64_t even = 1;        // parts that fill the GPU when sequences are alike
+  int64_t most = 1;        // parts of a sequence longer than the others
+  int64_t min_part = 64;   // tokens
   int64_t own_part = 512;  // most tokens of a part while one cluster does
+  int64_t ahead = 0;       // groups of 32 tokens a warp, on their way to L2
 };
 
 // What the kernel for `shape` is made with.

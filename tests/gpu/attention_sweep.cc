@@ -23,7 +23,7 @@ constexpr double kAllowed = 0.03;
 std::string Numbers(const DecodeTuning& t) {
   return absl::StrCat("warps ", t.warps, " cluster ", t.cluster, " even ",
                       t.even, " most ", t.most, " min ", t.min_part, " own ",
-                      t.own_part);
+                      t.own_part, " ahead ", t.ahead);
 }
 
 AttentionShape Shape(int64_t heads, int64_t kv_heads, int64_t dim,
@@ -39,54 +39,39 @@ AttentionShape Shape(int64_t heads, int64_t kv_heads, int64_t dim,
   return s;
 }
 
-// A block on a quarter of the SMs to several on each, in all kinds of clusters.
+// Blocks that fill the GPU or most of it, in all kinds of clusters.
 std::vector<DecodeTuning> Tunings(const AttentionShape& s,
                                   const GpuTarget& target) {
   std::vector<DecodeTuning> out;
+  const DecodeTuning chosen = TuneDecode(s, target);
   const int64_t heads = s.tokens * s.kv_heads;
-  const auto add = [&](DecodeTuning t) {
-    const int64_t long_parts = std::min<int64_t>(8, s.max_context / 2048);
-    t.most = std::max(t.even, long_parts / t.cluster * t.cluster);
-    if (DecodeFits(s, t) && (t.cluster == 1 || target.hopper())) {
-      out.push_back(t);
-    }
-  };
-  const int64_t most_even = std::min<int64_t>(64, s.max_context / 32);
+  const int64_t warps_of_sm = s.head_dim > 64 ? 8 : 16;
   for (const int64_t warps : {2, 4, 8}) {
+    if (warps == 2 && heads < target.num_sms) continue;
     for (const int64_t cluster : {1, 2, 4, 8}) {
-      for (const int64_t quarters : {1, 2, 4, 8, 16, 32}) {
-        const int64_t blocks = quarters * target.num_sms / 4;
-        const int64_t even = std::clamp<int64_t>(blocks / heads, 1, most_even) /
-                             cluster * cluster;
-        // Two warps an SM at least, and not many more than it holds; large
-        // batches do as they must.
-        const int64_t share = even * heads * warps / target.num_sms;
-        if (even == 0 || share < 2 || (share > 16 && even > cluster)) continue;
-        DecodeTuning t = {.warps = warps, .cluster = cluster, .even = even};
-        for (const int64_t min_part : {32, 64, 128}) {
-          t.min_part = min_part;
-          // Parts with idle warps, or of several groups a warp at once.
-          if (min_part * 2 < 32 * warps || min_part > 32 * warps) continue;
-          if (even == 1 && min_part != 64) continue;
-          t.own_part = cluster > 1 ? 512 : 0;
-          add(t);
-          if (cluster > 1 && even > cluster && min_part == 64) {
-            t.own_part = 128;
-            add(t);
-          }
+      for (const int64_t quarters : {2, 3, 4}) {
+        const int64_t blocks =
+            quarters * warps_of_sm * target.num_sms / (4 * warps);
+        DecodeTuning t = {.warps = warps, .cluster = cluster};
+        t.even = std::min<int64_t>(blocks / heads, 64) / cluster * cluster;
+        if (t.even == 0) {
+          if (quarters < 4 || cluster > 2) continue;
+          t.even = cluster;
+        }
+        t.most = std::max(t.even, chosen.most / cluster * cluster);
+        t.min_part = 32 * warps;
+        if (!DecodeFits(s, t) || (cluster > 1 && !target.hopper())) continue;
+        for (const int64_t ahead : {0, 2, 4}) {
+          t.ahead = ahead;
+          const bool seen = std::any_of(
+              out.begin(), out.end(),
+              [&](const DecodeTuning& u) { return Numbers(u) == Numbers(t); });
+          if (!seen) out.push_back(t);
         }
       }
     }
   }
-  // Different quarters may be the same number of parts.
-  std::vector<DecodeTuning> unique;
-  for (const DecodeTuning& t : out) {
-    const bool seen = std::any_of(
-        unique.begin(), unique.end(),
-        [&](const DecodeTuning& u) { return Numbers(u) == Numbers(t); });
-    if (!seen) unique.push_back(t);
-  }
-  return unique;
+  return out;
 }
 
 // Parameters behind the StepInfo for each of several caches, at one context.
