@@ -31,17 +31,19 @@ TEST(SpecializeLinear, NamesTheInstanceWithAllItsLiterals) {
   s.eps = 1e-5;
   s.act = Act::kSilu;
   s.gated = true;
-  const auto k = SpecializeLinear(s, kHopper);
-  ASSERT_TRUE(k.has_value());
-  EXPECT_EQ(k->source, "linear_mma.cuh");
-  EXPECT_EQ(k->entry,
+  const KernelSpec k = SpecializeLinearMma(
+      s, kHopper,
+      {.tiles = 2, .warps = 4, .unroll = 2, .stages = 3, .registers = 96});
+  EXPECT_EQ(k.source, "linear_mma.cuh");
+  EXPECT_EQ(k.entry,
             "LinearMma<bf16, bf16, LinearShape<4096, 28672, 4096, 14336, 0, 1, "
             "kRmsNorm | kGated, 0x3727c5acu, 0>, 2, 4, 2, 3, 5, 1>");
-  EXPECT_EQ(k->label, "linear_mma 4096x28672 t1 rms silu gated");
-  EXPECT_EQ(k->grid[0].times, 28672 / 32);
-  EXPECT_EQ(k->grid[0].dim, CountDim::kNone);
-  EXPECT_EQ(k->block[0], 128);
-  EXPECT_TRUE(k->programmatic);
+  EXPECT_EQ(k.label, "linear_mma 4096x28672 t1 rms silu gated");
+  EXPECT_EQ(k.grid[0].times, 28672 / 32);
+  EXPECT_EQ(k.grid[0].dim, CountDim::kNone);
+  EXPECT_EQ(k.block[0], 128);
+  EXPECT_TRUE(k.programmatic);
+  EXPECT_EQ(SpecializeLinear(s, kHopper)->label, k.label);
   EXPECT_FALSE(SpecializeLinear(s, kAmpere)->programmatic);
 }
 
@@ -99,14 +101,26 @@ TEST(SpecializeLinear, SimpleKernelReadsVectorsThatDivideEveryRow) {
 }
 
 TEST(ChooseLinearTiling, KeepsEverySmBusyWithoutCopiesOfX) {
-  // One token: x is nothing, so blocks are as small as rows allow.
-  EXPECT_EQ(ChooseLinearTiling(Shape(2048, 2048, 1), kHopper).tiles, 1);
+  // One token: x is nothing. A wave of blocks that fill an SM each.
+  const LinearShape one = Shape(14336, 4096, 1);
+  const LinearTiling few = ChooseLinearTiling(one, kHopper);
+  EXPECT_EQ(few.tiles, 2);
+  EXPECT_EQ(few.cluster, 1);
+  EXPECT_GT(LinearMmaShared(one, few), 150 << 10);
   // 32 tokens: x is as long as 32 rows of w, so blocks are large, and clusters
   // make enough of them.
-  const LinearTiling t = ChooseLinearTiling(Shape(14336, 4096, 32), kHopper);
+  const LinearShape many = Shape(14336, 4096, 32);
+  const LinearTiling t = ChooseLinearTiling(many, kHopper);
   EXPECT_EQ(t.tiles, 4);
   EXPECT_EQ(t.cluster, 2);
-  EXPECT_EQ(ChooseLinearTiling(Shape(14336, 4096, 32), kAmpere).cluster, 1);
+  EXPECT_EQ(ChooseLinearTiling(many, kAmpere).cluster, 1);
+  // More rows than a wave takes.
+  EXPECT_EQ(ChooseLinearTiling(Shape(4096, 28672, 32), kHopper).tiles, 8);
+}
+
+TEST(ChooseLinearTiling, CutsSmallLayersIntoManyBlocks) {
+  EXPECT_EQ(ChooseLinearTiling(Shape(576, 960, 1), kHopper).tiles, 1);
+  EXPECT_EQ(ChooseLinearTiling(Shape(1536, 576, 1), kHopper).tiles, 1);
 }
 
 TEST(ChooseLinearTiling, GivesAShortSumNoIdleWarps) {

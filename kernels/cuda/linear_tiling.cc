@@ -1,7 +1,9 @@
-// Chooses tilings by what blocks read, and fits their rings into an SM.
+// Chooses tilings: of cuts known to be good by what they leave idle, and for
+// small layers by what blocks read.
 #include "kernels/cuda/linear_tiling.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "schema/base/check.h"
 #include "schema/base/dtype.h"
@@ -11,9 +13,14 @@ namespace {
 
 constexpr int64_t kChunk = 32;  // columns of w
 
-// What an SM takes in a microsecond when all do, on an H200 (4.6 TB/s of
-// memory, some 6 TB/s through L2). Only their ratio and that to the costs below
-// decide.
+// Layers with so little of w for each SM, or such short rows, are over before
+// a deep ring pays.
+constexpr int64_t kSmallShare = 48 << 10;
+constexpr int64_t kShortRow = 1024;
+
+// Small layers. What an SM takes in a microsecond when all do, on an H200 (4.6
+// TB/s of memory, some 6 TB/s through L2). Only their ratio and that to the
+// costs below decide.
 constexpr double kMemoryBytes = 34.8e3;
 constexpr double kL2Bytes = 45.5e3;
 // Microseconds that a block's start and end cost the others of its SM, and that
@@ -31,6 +38,21 @@ constexpr int64_t kMostShared = 112 << 10;
 constexpr int64_t kMostSharedOfMany = 60 << 10;
 // x of the first steps waits in registers: at most so many loads a lane.
 constexpr int64_t kMostFirstLoads = 16;
+
+// Others. As above, with rings that fill an SM; of the time that SMs are idle,
+// the part that is lost; microseconds of a wave, of a token in one of lone
+// blocks, and of a cluster's meeting and a token in it. Fitted to the times of
+// --sweep.
+constexpr int64_t kMostLoads = 20;
+constexpr int64_t kMostStages = 8;
+constexpr double kDeepBytes = 33.5e3;
+constexpr double kDeepL2Bytes = 48.8e3;
+constexpr double kIdleOfOne = 0.36;
+constexpr double kIdleOfMany = 0.2;
+constexpr double kWaveCost = 0.63;
+constexpr double kAloneCost = 0.074;
+constexpr double kMeetingCost = 0.14;
+constexpr double kMeetingTokenCost = 0.092;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -57,12 +79,12 @@ int64_t BlocksPerSm(const LinearShape& s, const GpuTarget& target,
   return CeilDiv(Blocks(s, t), target.num_sms);
 }
 
-// Microseconds. Where SMs have unequal numbers of blocks, those of the fuller
-// ones get more of the memory's rate than their share of SMs, but not as much
-// as their share of blocks: the mean of both. Many blocks are dealt out as they
-// end.
-double Cost(const LinearShape& s, const GpuTarget& target,
-            const LinearTiling& t) {
+// Microseconds of a small layer. Where SMs have unequal numbers of blocks,
+// those of the fuller ones get more of the memory's rate than their share of
+// SMs, but not as much as their share of blocks: the mean of both. Many blocks
+// are dealt out as they end.
+double SmallCost(const LinearShape& s, const GpuTarget& target,
+                 const LinearTiling& t) {
   const double w = 32.0 * t.tiles * s.in / t.cluster;
   const double x = 2.0 * s.tokens * s.in / t.cluster;
   double block = std::max(w / kMemoryBytes, (w + x) / kL2Bytes) + kBlockCost;
@@ -75,7 +97,7 @@ double Cost(const LinearShape& s, const GpuTarget& target,
   return (BlocksPerSm(s, target, t) + std::max(fair, 1.0)) / 2 * block + kernel;
 }
 
-// Fills in what follows from tiles and cluster.
+// Fills in what follows from tiles and cluster in a small layer.
 void CutDepth(const LinearShape& s, const GpuTarget& target, LinearTiling* t) {
   const bool many = BlocksPerSm(s, target, *t) > 1;
   const bool many_tokens = TokenTiles(s) > 2;
@@ -120,6 +142,119 @@ void CutDepth(const LinearShape& s, const GpuTarget& target, LinearTiling* t) {
   t->stages = std::min<int64_t>(t->stages, Steps(s, *t));
 }
 
+LinearTiling SmallTiling(const LinearShape& s, const GpuTarget& target) {
+  std::optional<LinearTiling> best;
+  double best_cost = 0;
+  for (int cluster : {1, 2, 4}) {
+    if (cluster > 1 && !target.hopper()) break;
+    for (int tiles : {1, 2, 3, 4}) {
+      if (16 * tiles > s.out) break;
+      LinearTiling t = {.tiles = tiles, .cluster = cluster};
+      const double cost = SmallCost(s, target, t);
+      if (best.has_value() && cost >= best_cost) continue;
+      best = t;
+      best_cost = cost;
+    }
+  }
+  CutDepth(s, target, &*best);
+  return *best;
+}
+
+// A cut that was among the fastest for some layer on an H200 (gpu_kernel_check
+// --sweep). Its ring is as deep as `blocks` of them on an SM allow: the whole
+// shared memory of an SM is in flight.
+struct KnownCut {
+  int64_t least_tokens, most_tokens;
+  int tiles, warps, unroll, cluster;
+  int64_t blocks;
+  int64_t least_in = 0;
+};
+// Where two are as good, the first is taken.
+constexpr KnownCut kKnownCuts[] = {
+    {1, 4, 2, 16, 2, 1, 1},   {5, 8, 2, 16, 1, 1, 1},
+    {9, 16, 2, 8, 1, 1, 1},   {17, 32, 2, 8, 2, 1, 1},
+    {1, 8, 2, 8, 1, 1, 2},    {5, 8, 1, 16, 2, 1, 1},
+    {1, 4, 3, 8, 1, 1, 1},    {5, 16, 3, 8, 2, 1, 1},
+    {1, 8, 4, 8, 1, 1, 1},    {9, 16, 4, 8, 1, 1, 2},
+    {9, 16, 4, 4, 1, 1, 4},   {17, 32, 4, 4, 1, 1, 3},
+    {17, 32, 8, 8, 1, 1, 1},  {1, 8, 1, 4, 4, 2, 2, 4096},
+    {9, 16, 2, 6, 1, 2, 2},   {1, 16, 3, 8, 2, 2, 1},
+    {17, 32, 3, 8, 1, 2, 2},  {1, 8, 4, 8, 1, 2, 1},
+    {17, 32, 4, 12, 1, 2, 1}, {9, 32, 4, 4, 1, 4, 3},
+};
+
+// Registers of a thread below which the assembler spills, as its reports show.
+int LeastRegisters(const LinearShape& s, const KnownCut& c) {
+  const bool normed = s.norm != FusedNorm::kNone;
+  if (TokenTiles(s) > 2) {
+    if (c.tiles > 4) return 255;
+    return normed && c.tiles > 2 ? 168 : 128;
+  }
+  if (c.tiles * c.unroll <= 2) return 64;
+  return normed && TokenTiles(s) == 2 ? 128 : 96;
+}
+
+std::optional<LinearTiling> Fit(const LinearShape& s, const GpuTarget& target,
+                                const KnownCut& c) {
+  LinearTiling t = {.tiles = c.tiles,
+                    .warps = c.warps,
+                    .unroll = c.unroll,
+                    .stages = 0,
+                    .cluster = c.cluster};
+  if (s.tokens < c.least_tokens || s.tokens > c.most_tokens) return {};
+  if (s.in < c.least_in || 16 * t.tiles > s.out) return {};
+  if (t.cluster > 1 && !target.hopper()) return {};
+  // Fewer blocks would leave shared memory empty; those of a cluster are what
+  // helps where there are few rows, with deeper rings then.
+  const int64_t blocks = std::min(c.blocks, BlocksPerSm(s, target, t));
+  if (blocks < c.blocks && t.cluster == 1) return {};
+  t.registers = static_cast<int>(std::clamp<int64_t>(
+      65536 / (32 * t.warps * blocks), LeastRegisters(s, c), 255));
+  // As many steps from no more warps than they need.
+  const int64_t steps = Steps(s, t);
+  t.warps =
+      static_cast<int>(CeilDiv(s.in, kChunk * t.cluster * t.unroll * steps));
+  // An SM keeps 1 KB for itself for each block.
+  const int64_t shared =
+      (std::max<int64_t>(target.shared_bytes, 48 << 10) + 1024) / blocks - 1024;
+  while (t.stages < std::min(steps, kMostStages)) {
+    LinearTiling more = t;
+    ++more.stages;
+    if (LinearMmaShared(s, more) > shared ||
+        more.stages * more.unroll * TokenTiles(s) > kMostLoads) {
+      break;
+    }
+    t = more;
+  }
+  if (t.stages < std::min<int64_t>(steps, 2)) return {};
+  return t;
+}
+
+// Microseconds of a layer with a known cut, up to a factor. In a single wave
+// SMs without a block leave their share of the rate to others, and so do those
+// that are done in the last wave, more or less. A block that is alone on its SM
+// starts and ends while nothing else is under way there.
+double Cost(const LinearShape& s, const GpuTarget& target, const KnownCut& c,
+            const LinearTiling& t) {
+  const double w = 32.0 * t.tiles * s.in / t.cluster;
+  const double x = 2.0 * s.tokens * s.in / t.cluster;
+  const double block = std::max(w / kDeepBytes, (w + x) / kDeepL2Bytes);
+  const int64_t blocks = Blocks(s, t);
+  const int64_t on_sm = std::min(c.blocks, BlocksPerSm(s, target, t));
+  const int64_t waves = CeilDiv(blocks, on_sm * target.num_sms);
+  const double fair = static_cast<double>(blocks) / target.num_sms;
+  const double fullest = static_cast<double>(
+      waves == 1 ? BlocksPerSm(s, target, t) : waves * on_sm);
+  const double load =
+      fair + (waves == 1 ? kIdleOfOne : kIdleOfMany) * (fullest - fair);
+  double cost = load * block + waves * kWaveCost;
+  if (on_sm == 1) cost += waves * s.tokens * kAloneCost;
+  for (int n = 1; n < t.cluster; n *= 2) {
+    cost += kMeetingCost + s.tokens * kMeetingTokenCost;
+  }
+  return cost;
+}
+
 }  // namespace
 
 bool LinearMmaFits(const LinearShape& s) {
@@ -139,21 +274,20 @@ int64_t LinearMmaShared(const LinearShape& s, const LinearTiling& t) {
 
 LinearTiling ChooseLinearTiling(const LinearShape& s, const GpuTarget& target) {
   DS_CHECK(LinearMmaFits(s));
+  if (s.in < kShortRow || 2 * s.in * s.out < kSmallShare * target.num_sms) {
+    return SmallTiling(s, target);
+  }
   std::optional<LinearTiling> best;
   double best_cost = 0;
-  for (int cluster : {1, 2, 4}) {
-    if (cluster > 1 && !target.hopper()) break;
-    for (int tiles : {1, 2, 3, 4}) {
-      if (16 * tiles > s.out) break;
-      LinearTiling t = {.tiles = tiles, .cluster = cluster};
-      const double cost = Cost(s, target, t);
-      if (best.has_value() && cost >= best_cost) continue;
-      best = t;
-      best_cost = cost;
-    }
+  for (const KnownCut& cut : kKnownCuts) {
+    const std::optional<LinearTiling> t = Fit(s, target, cut);
+    if (!t.has_value()) continue;
+    const double cost = Cost(s, target, cut, *t);
+    if (best.has_value() && cost >= 0.99 * best_cost) continue;
+    best = t;
+    best_cost = cost;
   }
-  CutDepth(s, target, &*best);
-  return *best;
+  return best.has_value() ? *best : SmallTiling(s, target);
 }
 
 }  // namespace deepslice
