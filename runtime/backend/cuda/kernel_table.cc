@@ -112,6 +112,13 @@ absl::StatusOr<KernelTable> KernelTable::Load(
                                       static_cast<int>(shared[i])),
           gpu.info().Text(), ": kernel ", i, " (", Label(k), ") wants ",
           shared[i], " bytes of shared memory"));
+      // The largest share of the SM's memory for those that keep rings in it:
+      // kernels of different shares never overlap on an SM. Others (attention)
+      // live from the L1 that is left.
+      DS_RETURN_IF_ERROR(gpu.Check(
+          gpu.cuda().FuncSetAttribute(function, kFunctionSharedCarveout, 100),
+          gpu.info().Text(), ": kernel ", i, " (", Label(k),
+          ") wants all shared memory"));
     }
     out.functions_[i] = function;
   }
