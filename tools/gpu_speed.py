@@ -4,8 +4,8 @@ weights: a part of tools/gpu_check.sh.
 
     gpu_speed.py speed-1b|speed-8b --bin DIR --stage DIR --work DIR --out DIR
 
-All rows are measured by us, by the peer, and by us again, in that order; our
-figure is the mean. Prints a table with ratios; exits 1 when one is below what is
+All rows are measured by us (after dsrun tune), by the peer, and by us again, in
+that order; our figure is the mean. Prints a table with ratios; exits 1 when one is below what is
 wanted of it.
 """
 import argparse
@@ -79,6 +79,9 @@ class Bench:
             print(f'{row.name}, {seq} tokens: compiled in '
                   f'{time.monotonic() - begin:.1f} s', flush=True)
             self.plans[key] = path
+            subprocess.run([os.path.join(self.a.bin, 'dsrun'), 'tune', path,
+                            '--device', 'cuda'], stdout=subprocess.DEVNULL,
+                           check=True)
         return self.plans[key]
 
     def ours(self, row):
