@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/linear_resident.h"
 #include "kernels/cuda/linear_tiling.h"
 #include "schema/base/status_macros.h"
 #include "tests/gpu/timing.h"
@@ -25,6 +26,41 @@ std::string Numbers(const LinearTiling& t) {
   return absl::StrCat("tiles ", t.tiles, " warps ", t.warps, " unroll ",
                       t.unroll, " stages ", t.stages, " cluster ", t.cluster,
                       " registers ", t.registers);
+}
+
+std::string Numbers(const ResidentTiling& t) {
+  return absl::StrCat("resident tiles ", t.tiles, " warps ", t.warps,
+                      " unroll ", t.unroll, " stages ", t.stages, " cluster ",
+                      t.cluster, " clusters ", t.clusters);
+}
+
+// Cuts that keep x in registers.
+std::vector<ResidentTiling> AllResident(const LinearShape& s,
+                                        const GpuTarget& target) {
+  std::vector<ResidentTiling> out;
+  if (s.tokens <= 8 || s.in < 2048) return out;
+  for (const int cluster : {1, 2, 4, 8}) {
+    for (const int tiles : {1, 2, 3, 4}) {
+      for (const int warps : {4, 7, 8, 14, 16}) {
+        for (const int unroll : {1, 2, 4}) {
+          const int64_t step = int64_t{32} * cluster * warps * unroll;
+          if (CeilDiv(s.in, step) * step > s.in * 17 / 16) continue;
+          const std::optional<ResidentTiling> t =
+              DeepestResident(s, target,
+                              {.tiles = tiles,
+                               .warps = warps,
+                               .unroll = unroll,
+                               .cluster = cluster});
+          if (!t.has_value()) continue;
+          const int64_t ring =
+              int64_t{1024} * warps * t->stages * unroll * tiles;
+          if (ring < 48 << 10) continue;
+          out.push_back(*t);
+        }
+      }
+    }
+  }
+  return out;
 }
 
 // A thread's registers below which the assembler spills, roughly.
@@ -284,11 +320,22 @@ std::vector<LinearSweep> LinearSweeps(const GpuTarget& target,
     }
     LinearSweep sweep = {linear.name, linear.shape, {}};
     const LinearTiling chosen = ChooseLinearTiling(linear.shape, target);
+    const std::optional<ResidentTiling> resident =
+        ChooseResident(linear.shape, target);
     sweep.cuts.push_back(
-        {Numbers(chosen), *SpecializeLinear(linear.shape, target)});
+        {resident.has_value() ? Numbers(*resident) : Numbers(chosen),
+         *SpecializeLinear(linear.shape, target)});
     sweep.cuts.push_back(sweep.cuts[0]);
     sweep.cuts[1].numbers += " alone";
     sweep.cuts[1].spec.programmatic = false;
+    if (resident.has_value()) {
+      sweep.cuts.push_back(
+          {Numbers(chosen), SpecializeLinearMma(linear.shape, target, chosen)});
+    }
+    for (const ResidentTiling& t : AllResident(linear.shape, target)) {
+      sweep.cuts.push_back(
+          {Numbers(t), SpecializeLinearResident(linear.shape, target, t)});
+    }
     for (const LinearTiling& t :
          Sample(linear.shape, AllTilings(linear.shape, target.num_sms),
                 target.num_sms, SampleSize(linear))) {
