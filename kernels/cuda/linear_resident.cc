@@ -44,8 +44,8 @@ int64_t LinearResidentShared(const LinearShape& s, const ResidentTiling& t) {
   } else if (s.norm != FusedNorm::kNone) {
     pieces += CeilDiv(2 * s.tokens, 4);
   }
-  pieces += 2 * t.cluster * share;                     // inboxes
-  pieces += 2 * t.warps * s.tokens * (rows + 4) / 4;   // sums
+  pieces += 2 * t.cluster * share;                    // inboxes
+  pieces += 2 * t.warps * s.tokens * (rows + 4) / 4;  // sums
   pieces += t.warps * t.stages * t.unroll * t.tiles * 64;
   return pieces * 16;
 }
@@ -58,8 +58,7 @@ bool LinearResidentFits(const LinearShape& s, const GpuTarget& target,
   if (t.clusters > CeilDiv(s.out, 8) || t.warps * 32 < s.tokens) return false;
   const int64_t x = Steps(s, t) * t.unroll * TokenTiles(s) * 4;
   const int64_t sums = t.tiles * TokenTiles(s) * 4;
-  const int64_t most =
-      std::min<int64_t>(255, 65536 / (t.warps * 32) / 8 * 8);
+  const int64_t most = std::min<int64_t>(255, 65536 / (t.warps * 32) / 8 * 8);
   return x + sums + kOtherRegisters <= most &&
          LinearResidentShared(s, t) <= target.shared_bytes;
 }

@@ -3,13 +3,13 @@
 //
 // linear_mma.cuh reads x once more for every block of rows: with 32 tokens that
 // is a quarter to all of the weights' bytes again, and L2 delivers little more
-// than memory does. Here the blocks stay, one on an SM: the kCluster blocks of a
-// cluster share out k, the warps of a block share out its part, and a warp keeps
-// the fragments of its x, which it reads once. Half of the registers of kCluster
-// SMs hold x for 2048 * kCluster columns and 32 tokens.
+// than memory does. Here the blocks stay, one on an SM: the kCluster blocks of
+// a cluster share out k, the warps of a block share out its part, and a warp
+// keeps the fragments of its x, which it reads once. Half of the registers of
+// kCluster SMs hold x for 2048 * kCluster columns and 32 tokens.
 //
-// - The rows of w are shared out evenly among the clusters, which all end at the
-//   same time; a cluster takes its own in groups of 16 * kTiles. Chunks,
+// - The rows of w are shared out evenly among the clusters, so that all end at
+//   the same time; a cluster takes its own in groups of 16 * kTiles. Chunks,
 //   fragments and each warp's ring of copies are those of linear_mma.cuh, but
 //   the ring runs on across groups: its copies are in flight while sums meet.
 // - The sums of a group meet twice, in a fixed order: those of the warps in
@@ -17,10 +17,10 @@
 //   rows, and each finishes its own. What is sent is counted where it arrives
 //   (linear_send.cuh): no fence waits for the copies in flight. A group is
 //   finished while the next is multiplied, so that nobody waits for the way.
-// - One barrier of the block for a group is enough: sums and inboxes are
-//   double. Nobody sends for a group before all of its block have finished the
-//   group two before, and nobody sends for the one after before all have sent
-//   it that.
+// - One barrier of the block for a group is enough, as sums and inboxes are
+//   double. A block finishes a group before it sends for the next, and has what
+//   all sent for that before it sends for the one after: so nobody overwrites
+//   an inbox that is still read.
 #pragma once
 #include "linear_lane.cuh"
 #include "linear_ptx.cuh"
@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(kWarps * 32, 1) DEEPSLICE_CLUSTER(kCluster)
   constexpr int kStage = kUnroll * kTiles * 64;  // in pieces of 16 bytes
   static_assert(S::kIn % kLane == 0, "choose LinearSimple");
 
-  // Sums of a warp, [token][row]: see linear_mma.cuh. Four rows of a token are a
-  // quad; of the quads [token][row / 4] each rank finishes kShare.
+  // Sums of a warp, [token][row]: see linear_mma.cuh. Four rows of a token are
+  // a quad; of the quads [token][row / 4] each rank finishes kShare.
   constexpr int kPitch = kRows + 4;
   constexpr int kQuads = S::kTokens * kRows / 4;
   constexpr int kShare = (kQuads + kCluster - 1) / kCluster;
@@ -86,11 +86,10 @@ __global__ void __launch_bounds__(kWarps * 32, 1) DEEPSLICE_CLUSTER(kCluster)
   constexpr int kUnits = (S::kOut + 7) / 8;  // of eight rows
   static_assert(kUnits >= kClusters, "every cluster has rows");
   const int cluster = static_cast<int>(blockIdx.x) / kCluster;
-  const int begin =
-      8 * static_cast<int>(int64_t{kUnits} * cluster / kClusters);
-  const int end = min(
-      8 * static_cast<int>(int64_t{kUnits} * (cluster + 1) / kClusters),
-      S::kOut);
+  const int begin = 8 * static_cast<int>(int64_t{kUnits} * cluster / kClusters);
+  const int end =
+      min(8 * static_cast<int>(int64_t{kUnits} * (cluster + 1) / kClusters),
+          S::kOut);
   const int groups = (end - begin + kRows - 1) / kRows;
   const int warp_k = (rank * kWarps + warp) * kUnroll * kChunk;
 
@@ -119,8 +118,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1) DEEPSLICE_CLUSTER(kCluster)
   }
   if constexpr (S::kNormed) {
     if (lane < kSteps * kUnroll) {  // a chunk's scales are a line
-      const int k =
-          warp_k + lane / kUnroll * kStep + lane % kUnroll * kChunk;
+      const int k = warp_k + lane / kUnroll * kStep + lane % kUnroll * kChunk;
       if (kWhole || k < S::kIn) {
         PrefetchL2(norm_scale + k);
         if constexpr (S::Has(kNormBias)) PrefetchL2(norm_bias + k);
@@ -320,8 +318,8 @@ __global__ void __launch_bounds__(kWarps * 32, 1) DEEPSLICE_CLUSTER(kCluster)
       float4 sum = *reinterpret_cast<const float4*>(block_sums + at);
 #pragma unroll
       for (int i = 1; i < kWarps; ++i) {
-        const float4 v = *reinterpret_cast<const float4*>(
-            block_sums + i * kWarpSums + at);
+        const float4 v =
+            *reinterpret_cast<const float4*>(block_sums + i * kWarpSums + at);
         sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
       }
       Send(sum, inbox + q % kShare * 4, barrier, q / kShare);

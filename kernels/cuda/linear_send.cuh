@@ -59,9 +59,11 @@ __device__ __forceinline__ void Send(float v, float* to, uint64_t* barrier,
       : "memory");
 }
 
-// The two halves of a meeting of all threads of the cluster.
+// The two halves of a meeting of all threads of the cluster. What InitInbox
+// wrote before is seen after; it has its own fence, and a full one would hold up
+// what follows.
 __device__ __forceinline__ void ClusterArrive() {
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
 __device__ __forceinline__ void ClusterWait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");

@@ -223,10 +223,13 @@ TEST(ChooseResident, AlwaysFits) {
 TEST(SpecializeLinearResident, NamesTheInstanceWithAllItsLiterals) {
   LinearShape s = Shape(4096, 6144, 27);
   s.residual = true;
-  const KernelSpec k = SpecializeLinearResident(
-      s, kHopper,
-      {.tiles = 3, .warps = 8, .unroll = 2, .stages = 2, .cluster = 4,
-       .clusters = 30});
+  const KernelSpec k = SpecializeLinearResident(s, kHopper,
+                                                {.tiles = 3,
+                                                 .warps = 8,
+                                                 .unroll = 2,
+                                                 .stages = 2,
+                                                 .cluster = 4,
+                                                 .clusters = 30});
   EXPECT_EQ(k.source, "linear_resident.cuh");
   EXPECT_EQ(k.entry,
             "LinearResident<bf16, bf16, LinearShape<4096, 6144, 4096, 6144, "
