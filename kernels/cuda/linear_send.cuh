@@ -60,8 +60,8 @@ __device__ __forceinline__ void Send(float v, float* to, uint64_t* barrier,
 }
 
 // The two halves of a meeting of all threads of the cluster. What InitInbox
-// wrote before is seen after; it has its own fence, and a full one would hold up
-// what follows.
+// wrote before is seen after; it has its own fence, and a full one would hold
+// up what follows.
 __device__ __forceinline__ void ClusterArrive() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }

@@ -56,6 +56,12 @@ std::vector<ResidentTiling> AllResident(const LinearShape& s,
               int64_t{1024} * warps * t->stages * unroll * tiles;
           if (ring < 48 << 10) continue;
           out.push_back(*t);
+          // How many a card runs at once shows in what one more costs.
+          if (cluster < 4 || tiles != 2 || warps != 8 || unroll > 2) continue;
+          for (const int more : {-3, -2, -1, 1}) {
+            out.push_back(*t);
+            out.back().clusters += more;
+          }
         }
       }
     }
@@ -185,6 +191,7 @@ std::vector<LinearTiling> Sample(const LinearShape& s,
 
 size_t SampleSize(const ModelLinear& linear) {
   const bool head = absl::StrContains(linear.name, "lm_head");
+  if (linear.shape.tokens > 16 && linear.shape.in >= 2048) return head ? 3 : 8;
   if (absl::StartsWith(linear.name, "8b")) return head ? 8 : 48;
   return head ? 5 : 12;
 }
