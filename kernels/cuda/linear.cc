@@ -125,10 +125,8 @@ std::optional<KernelSpec> SpecializeLinear(const LinearShape& s,
   DS_CHECK(!s.gated || s.out % 2 == 0);
   DS_CHECK(!s.norm_bias || s.norm == FusedNorm::kLayer);
   if (!LinearMmaFits(s)) return SpecializeLinearSimple(s, target);
-  const std::optional<ResidentTiling> resident = ChooseResident(s, target);
-  if (resident.has_value()) {
-    return SpecializeLinearResident(s, target, *resident);
-  }
+  // Not linear_resident.cuh: measured so far, it does not win
+  // (kernels/PERFORMANCE.md).
   return SpecializeLinearMma(s, target, ChooseLinearTiling(s, target));
 }
 

@@ -29,10 +29,12 @@ bool LateFactor(const LinearShape& s) {
 }  // namespace
 
 int ResidentClusters(const GpuTarget& target, int cluster) {
-  // The SMs of a cluster are of one GPC, of which a card has eight or so, with
-  // 16 or 18 SMs each.
+  // The SMs of a cluster are of one GPC, and GPCs differ in size: of an H200's
+  // 132 SMs 30 clusters of 4 run at once and 13 of 8 (measured; one more takes
+  // a second wave), and 66 of 2.
   const int all = target.num_sms / cluster;
-  return cluster <= 2 ? all : std::max(all / 8 * 8, 1);
+  if (cluster <= 2) return all;
+  return std::max(cluster == 4 ? all * 30 / 33 : all * 13 / 16, 1);
 }
 
 int64_t LinearResidentShared(const LinearShape& s, const ResidentTiling& t) {

@@ -1,4 +1,5 @@
-// How a linear layer is cut for linear_resident.cuh, and whether it is.
+// How a linear layer is cut for linear_resident.cuh, a kernel on trial: the GPU
+// check times it beside linear_mma.cuh, SpecializeLinear does not choose it.
 #ifndef DEEPSLICE_KERNELS_CUDA_LINEAR_RESIDENT_H_
 #define DEEPSLICE_KERNELS_CUDA_LINEAR_RESIDENT_H_
 
@@ -32,7 +33,8 @@ int64_t LinearResidentShared(const LinearShape& shape,
 std::optional<ResidentTiling> DeepestResident(const LinearShape& shape,
                                               const GpuTarget& target,
                                               ResidentTiling tiling);
-// nullopt where linear_mma.cuh is as good or the only one.
+// The tiling to begin measurements with; nullopt where x is little or does not
+// fit. No step uses it yet: see kernels/PERFORMANCE.md.
 std::optional<ResidentTiling> ChooseResident(const LinearShape& shape,
                                              const GpuTarget& target);
 // The instance with this tiling, which fits.

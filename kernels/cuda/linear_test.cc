@@ -173,6 +173,11 @@ TEST(ChooseLinearTiling, HasEnoughInFlightForTheShapesThatDecodeHangsOn) {
   }
 }
 
+TEST(SpecializeLinear, LeavesTheKernelOnTrialAlone) {
+  EXPECT_EQ(SpecializeLinear(Shape(4096, 6144, 32), kHopper)->source,
+            "linear_mma.cuh");
+}
+
 TEST(ChooseResident, TakesLargeLayersOfManyTokensOnHopper) {
   const auto chosen = [](int64_t in, int64_t out, int64_t tokens,
                          const GpuTarget& target) {
