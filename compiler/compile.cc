@@ -175,7 +175,7 @@ absl::StatusOr<GpuPlans> CompileForGpus(
   jit.stopped = PlanWritingInterrupted;
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<KernelCompiler> compiler,
                       KernelCompiler::Open(jit));
-  DS_RETURN_IF_ERROR(CompileKernels(*compiler, &gpu));
+  DS_RETURN_IF_ERROR(CompileKernels(*compiler, o.log, &gpu));
   return gpu;
 }
 

@@ -61,7 +61,9 @@ absl::Status CheckGpuCollectives(const GpuPlans& plans) {
   return absl::OkStatus();
 }
 
-absl::Status CompileKernels(KernelCompiler& compiler, GpuPlans* plans) {
+absl::Status CompileKernels(
+    KernelCompiler& compiler,
+    const std::function<void(const std::string&)>& log, GpuPlans* plans) {
   plans->nvrtc = compiler.version();
   // Equal images lie there once, whichever target or rank wants them.
   std::map<std::pair<uint64_t, uint64_t>, std::vector<uint64_t>> offsets;
@@ -86,6 +88,11 @@ absl::Status CompileKernels(KernelCompiler& compiler, GpuPlans* plans) {
       for (const KernelSpec& k : programs.kernels) {
         indexes.push_back(all.Add(k));
       }
+    }
+    if (log) {
+      log(absl::StrCat(t.target.name, ": ", all.specs().size(),
+                       " kernels, through NVRTC ", compiler.version(),
+                       " or from the cache"));
     }
     absl::StatusOr<std::vector<CompiledKernel>> compiled =
         compiler.CompileAll(all.specs(), t.target.gpu);

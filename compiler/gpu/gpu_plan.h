@@ -4,6 +4,7 @@
 #define DEEPSLICE_COMPILER_GPU_GPU_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,10 @@ absl::StatusOr<GpuPlans> LowerForTargets(
 absl::Status CheckGpuCollectives(const GpuPlans& plans);
 
 // Compiles every kernel once; the same bytes whatever the compiler's threads.
-absl::Status CompileKernels(KernelCompiler& compiler, GpuPlans* plans);
+// `log`, which may be empty, hears how many there are before a target's begin.
+absl::Status CompileKernels(
+    KernelCompiler& compiler,
+    const std::function<void(const std::string&)>& log, GpuPlans* plans);
 
 // FailedPrecondition, with the numbers, when weights, arena and cache of a rank
 // exceed the memory of a card that the target names.

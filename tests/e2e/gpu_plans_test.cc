@@ -94,7 +94,7 @@ class GpuPlansTest : public testing::TestWithParam<Case> {
         LowerForTargets(Pointers(graphs), contents.ceilings, targets));
     DS_RETURN_IF_ERROR(CheckGpuCollectives(gpu));
     NamingCompiler compiler;
-    DS_RETURN_IF_ERROR(CompileKernels(compiler, &gpu));
+    DS_RETURN_IF_ERROR(CompileKernels(compiler, nullptr, &gpu));
     contents.gpu = &gpu;
     WriteOptions options;
     options.output = folder;
