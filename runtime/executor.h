@@ -112,6 +112,10 @@ class Executor {
   }
 };
 
+// Whether the launch has as many ranks as the plan, and this one's is its own;
+// both back ends ask before they take anything. FailedPrecondition else.
+absl::Status CheckLaunchPlace(const Plan& plan, const Comm* comm);
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_RUNTIME_EXECUTOR_H_

@@ -171,18 +171,6 @@ absl::StatusOr<absl::Span<const int32_t>> CpuExecutor::Sampled() {
   return absl::MakeConstSpan(sampled_);
 }
 
-absl::Status CheckPlace(const Plan& plan, const Comm* comm) {
-  const int world = comm == nullptr ? 1 : comm->size();
-  const int rank = comm == nullptr ? 0 : comm->rank();
-  if (world == plan.world_size() && rank == plan.rank()) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the plan is of rank ", plan.rank(), " of ",
-                   plan.world_size(), ", the launch of rank ", rank, " of ",
-                   world, "; start as many ranks as the plan has"));
-}
-
 absl::StatusOr<const fb::Program*> FindStepProgram(const Plan& plan) {
   const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
   if (program != nullptr) return program;
@@ -198,9 +186,21 @@ absl::StatusOr<const fb::Program*> FindStepProgram(const Plan& plan) {
 
 }  // namespace
 
+absl::Status CheckLaunchPlace(const Plan& plan, const Comm* comm) {
+  const int world = comm == nullptr ? 1 : comm->size();
+  const int rank = comm == nullptr ? 0 : comm->rank();
+  if (world == plan.world_size() && rank == plan.rank()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the plan is of rank ", plan.rank(), " of ",
+                   plan.world_size(), ", the launch of rank ", rank, " of ",
+                   world, "; start as many ranks as the plan has"));
+}
+
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Prepare(
     const Plan& plan, const RunLimits& limits, Comm* comm, ThreadPool* pool) {
-  DS_RETURN_IF_ERROR(CheckPlace(plan, comm));
+  DS_RETURN_IF_ERROR(CheckLaunchPlace(plan, comm));
   DS_ASSIGN_OR_RETURN(const fb::Program* program, FindStepProgram(plan));
   if (plan.fb().vocab_size() < 1) {
     return absl::FailedPreconditionError(

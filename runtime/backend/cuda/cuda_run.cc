@@ -18,18 +18,6 @@ constexpr int64_t kCacheFileBytes = 16 << 20;
 // Well below what any comm takes at once.
 constexpr int64_t kBroadcastBytes = 16 << 10;
 
-absl::Status CheckPlace(const Plan& plan, const Comm* comm) {
-  const int world = comm == nullptr ? 1 : comm->size();
-  const int rank = comm == nullptr ? 0 : comm->rank();
-  if (world == plan.world_size() && rank == plan.rank()) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the plan is of rank ", plan.rank(), " of ",
-                   plan.world_size(), ", the launch of rank ", rank, " of ",
-                   world, "; start as many ranks as the plan has"));
-}
-
 absl::Status CheckResidency(const fb::Plan& plan) {
   for (const fb::Weight* w : *plan.weights()) {
     if (w->residency() == fb::Residency::Device) continue;
@@ -74,7 +62,7 @@ class Preparation {
         run_(std::make_unique<CudaRun>()) {}
 
   absl::StatusOr<std::unique_ptr<CudaRun>> Run() {
-    DS_RETURN_IF_ERROR(CheckPlace(plan_, options_.comm));
+    DS_RETURN_IF_ERROR(CheckLaunchPlace(plan_, options_.comm));
     DS_RETURN_IF_ERROR(CheckResidency(plan_.fb()));
     DS_RETURN_IF_ERROR(Choose());
     DS_RETURN_IF_ERROR(Allocate());
