@@ -72,8 +72,10 @@ class Launches:
         n = 0
         for name in os.listdir('/proc'):
             try:
-                n += name.isdigit() and os.readlink(
-                    f'/proc/{name}/exe') == self.dsrun
+                # Of this test's folder: other tests run beside it.
+                n += (name.isdigit()
+                      and os.readlink(f'/proc/{name}/exe') == self.dsrun
+                      and os.readlink(f'/proc/{name}/cwd') == os.getcwd())
             except OSError:
                 pass
         return n
