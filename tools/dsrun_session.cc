@@ -14,6 +14,7 @@
 #include "runtime/comm/nccl/nccl_environment.h"
 #include "runtime/comm/nccl/one_shot.h"
 #include "runtime/comm/shm.h"
+#include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 #include "tools/command_line.h"
 
@@ -177,7 +178,7 @@ absl::Status Session::PrepareOnGpu(const RunLimits& limits, int threads) {
   options.device = Gpu();
   options.comm = comm_.get();
   options.threads = std::min(threads, kMostReaders);
-  options.cache_folder = DefaultCacheFolder();
+  options.cache_folder = UserCacheFolder();
   const char* sync = std::getenv("DEEPSLICE_SYNC_STEPS");
   options.sync_steps = sync != nullptr && *sync != '\0' && *sync != '0';
   if (comm_ != nullptr) {

@@ -254,13 +254,8 @@ class NvrtcCompiler final : public KernelCompiler {
 }  // namespace
 
 std::string DefaultKernelCache() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache == '/') {
-    return JoinPath(cache, "deepslice/kernels");
-  }
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home != '/') return "";
-  return JoinPath(home, ".cache/deepslice/kernels");
+  const std::string cache = UserCacheFolder();
+  return cache.empty() ? "" : JoinPath(cache, "deepslice/kernels");
 }
 
 absl::StatusOr<std::unique_ptr<KernelCompiler>> KernelCompiler::Open(

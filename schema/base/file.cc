@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/cleanup/cleanup.h"
@@ -142,6 +143,14 @@ std::string Dirname(absl::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == absl::string_view::npos) return ".";
   return std::string(path.substr(0, slash == 0 ? 1 : slash));
+}
+
+std::string UserCacheFolder() {
+  const char* xdg = std::getenv("XDG_CACHE_HOME");
+  if (xdg != nullptr && *xdg == '/') return xdg;
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') return JoinPath(home, ".cache");
+  return "";
 }
 
 bool IsSafeRelativePath(absl::string_view name) {

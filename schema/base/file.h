@@ -44,6 +44,10 @@ std::string JoinPath(absl::string_view a, absl::string_view b);
 absl::string_view Basename(absl::string_view path);
 std::string Dirname(absl::string_view path);
 
+// Where a user's programs keep what can be made anew: XDG_CACHE_HOME or
+// HOME/.cache; "" when neither is an absolute path.
+std::string UserCacheFolder();
+
 // Whether a name that a file gave (shard of an index, external data) stays
 // inside its folder: relative, no "..", no empty part, no NUL.
 bool IsSafeRelativePath(absl::string_view name);

@@ -150,21 +150,6 @@ absl::StatusOr<double> TimeCut(const DecodeCut& cut, int64_t tokens,
   return us / memory->params.size();
 }
 
-// The largest difference, over |want| + the root mean square; infinite for what
-// is no number.
-double Distance(const std::vector<double>& got,
-                const std::vector<double>& want) {
-  double squares = 0, worst = 0;
-  for (const double v : want) squares += v * v;
-  const double size = std::sqrt(squares / want.size()) + 1e-30;
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double off =
-        std::fabs(got[i] - want[i]) / (std::fabs(want[i]) + size);
-    worst = off <= worst ? worst : off == off ? off : INFINITY;
-  }
-  return worst;
-}
-
 absl::Status PrintSweep(const DecodeSweep& sweep, const GpuTarget& target,
                         CompiledKernels* kernels, GpuDevice* device) {
   struct Line {

@@ -1,6 +1,7 @@
 #include "tests/gpu/timing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -143,6 +144,19 @@ absl::Status PrintTimings(const std::vector<Timing>& timings,
   std::printf("%-44s %9.2f us %8.3f TB/s\n", "read_bandwidth", us,
               kRandomBytes / us * 1e-6);
   return absl::OkStatus();
+}
+
+double Distance(const std::vector<double>& got,
+                const std::vector<double>& want) {
+  double squares = 0, worst = 0;
+  for (const double v : want) squares += v * v;
+  const double size = std::sqrt(squares / want.size()) + 1e-30;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double off =
+        std::fabs(got[i] - want[i]) / (std::fabs(want[i]) + size);
+    worst = off <= worst ? worst : off == off ? off : INFINITY;
+  }
+  return worst;
 }
 
 }  // namespace deepslice

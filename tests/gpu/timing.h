@@ -62,6 +62,11 @@ absl::Status PrintTimings(const std::vector<Timing>& timings,
                           const GpuTarget& target, CompiledKernels* kernels,
                           GpuDevice* device);
 
+// The largest difference of any element, over |want| + the root mean square of
+// all; infinite for what is no number.
+double Distance(const std::vector<double>& got,
+                const std::vector<double>& want);
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_TESTS_GPU_TIMING_H_

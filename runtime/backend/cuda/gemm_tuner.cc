@@ -179,14 +179,6 @@ int AdoptGemmChoices(absl::string_view text, Gemms* gemms) {
   return adopted;
 }
 
-std::string DefaultCacheFolder() {
-  const char* xdg = std::getenv("XDG_CACHE_HOME");
-  if (xdg != nullptr && *xdg == '/') return xdg;
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home == '/') return JoinPath(home, ".cache");
-  return "";
-}
-
 std::string GemmCachePath(absl::string_view cache_folder,
                           absl::string_view plan_set_id,
                           absl::string_view gpu_name, size_t cublas_version) {

@@ -56,8 +56,6 @@ std::string GemmCachePath(absl::string_view cache_folder,
                           absl::string_view gpu_name, size_t cublas_version);
 // Replaced in one go, so that ranks and runs may race.
 absl::Status WriteGemmCache(const std::string& path, absl::string_view text);
-// XDG_CACHE_HOME or HOME/.cache, or "".
-std::string DefaultCacheFolder();
 
 }  // namespace deepslice
 
