@@ -18,8 +18,6 @@ namespace deepslice {
 namespace {
 
 constexpr uint64_t kWeightAlignment = 256;
-// Of a rank's weights: more than any machine has, far from where sums overflow.
-constexpr uint64_t kMostMemory = uint64_t{1} << 50;
 
 absl::Status CheckMesh(const fb::Plan& plan) {
   if (plan.world_size() < 1 || plan.world_size() > limits::kWorldSize) {
@@ -168,8 +166,8 @@ absl::Status CheckWeight(const fb::Weight& w, uint32_t index,
                        "the file's ",
                        file_bytes, " bytes");
     }
-    return CheckBlob(index, "offset", w.offset(), w.bytes(), kMostMemory,
-                     blobs);
+    return CheckBlob(index, "offset", w.offset(), w.bytes(),
+                     limits::kPlanWeightBytes, blobs);
   }
   const int64_t rows = rank == 2 ? w.shape()->Get(0) : 1;
   if (encoding == Encoding::kI8Row &&

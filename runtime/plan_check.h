@@ -11,16 +11,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "schema/base/dtype.h"
+#include "schema/base/limits.h"
 #include "schema/encoding.h"
 #include "schema/plan_generated.h"
 
 namespace deepslice {
 
 // Ceilings that keep every product of a plan's sizes inside 64 bits.
-inline constexpr int64_t kMaxExtent = int64_t{1} << 26;
-inline constexpr int64_t kMaxBytes = int64_t{1} << 56;
-inline constexpr int64_t kMaxHeads = 65536;
-inline constexpr int64_t kMaxHeadDim = 16384;
+inline constexpr int64_t kMaxExtent = limits::kPlanExtent;
+inline constexpr int64_t kMaxBytes = limits::kPlanBufferBytes;
+inline constexpr int64_t kMaxHeads = limits::kHeads;
+inline constexpr int64_t kMaxHeadDim = limits::kPlanHeadDim;
 
 inline absl::string_view Text(const flatbuffers::String* s) {
   return absl::string_view(s->data(), s->size());

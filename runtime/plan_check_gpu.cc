@@ -6,6 +6,7 @@
 
 #include "runtime/plan_check.h"
 #include "schema/base/checked_math.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -19,7 +20,6 @@ constexpr int64_t kMostThreadsInAll = 1024;
 constexpr uint32_t kMostSharedBytes = 227 << 10;
 // 4 KiB of parameters hold more, but no kernel of ours takes as many.
 constexpr uint32_t kMostParameters = 64;
-constexpr int64_t kMostSyncWords = int64_t{1} << 28;
 
 const fb::NamedDim* FindDim(const fb::Program& program,
                             absl::string_view name) {
@@ -140,9 +140,9 @@ absl::Status CheckKernels(const fb::Target& target) {
                        k->offset(), " and ", k->bytes(), " bytes more");
     }
   }
-  if (target.sync_words() < 0 || target.sync_words() > kMostSyncWords) {
+  if (target.sync_words() < 0 || target.sync_words() > limits::kPlanSyncWords) {
     return Senseless("sync_words: ", target.sync_words(), "; 0 to ",
-                     kMostSyncWords, " are allowed");
+                     limits::kPlanSyncWords, " are allowed");
   }
   if (target.service() == nullptr) return absl::OkStatus();
   for (const int32_t k : *target.service()) {

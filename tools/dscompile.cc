@@ -21,6 +21,7 @@
 #include "schema/base/limits.h"
 #include "tools/cli_parse.h"
 #include "tools/command_line.h"
+#include "tools/dscompile_limits.h"
 
 namespace deepslice {
 namespace {
@@ -161,6 +162,10 @@ int Usage(const absl::Status& status) {
 }
 
 int Main(int argc, char** argv) {
+  const std::vector<std::string> arguments = NormalizedArguments(argc, argv);
+  if (!arguments.empty() && arguments[0] == "limits") {
+    return RunLimits({arguments.begin() + 1, arguments.end()});
+  }
   CLI::App app(
       "Compiles a checkpoint to one plan per rank: dscompile SRC --tp 4 "
       "--dtype int8 -o plan/",
@@ -172,8 +177,8 @@ int Main(int argc, char** argv) {
   CompileOptions o;
   bool quiet = false;
   AddOptions(app, o, &quiet);
-  if (const int code = ParseCommandLine(app, NormalizedArguments(argc, argv));
-      code >= 0) {
+  app.footer("dscompile limits prints the bounds on files (--json).");
+  if (const int code = ParseCommandLine(app, arguments); code >= 0) {
     return code;
   }
   // A wrong spelling is a usage error; whether the model has it comes later.
