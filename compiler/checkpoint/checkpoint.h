@@ -32,6 +32,13 @@ enum class Storage : uint8_t {
   kQ5_K,
   kQ6_K,
 };
+  kQ8_K,
+  kTQ1_0,
+  kTQ2_0,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+  kNVFP4,
 
 // Made-up numbers in place of stored ones (schema/synthetic.h): the element at
 // row r and column c of the tensor seen as [out, in] is mean + scale *

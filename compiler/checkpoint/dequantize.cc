@@ -3,42 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compiler/checkpoint/dequantize_blocks.h"
 #include "schema/base/check.h"
 
 namespace deepslice {
 namespace {
-
-constexpr int kSmall = 32;   // elements of a Q*_0 or Q*_1 block
-constexpr int kSuper = 256;  // elements of a Q*_K block
-
-uint16_t Load16(const uint8_t* p) {
-  uint16_t v;
-  std::memcpy(&v, p, 2);
-  return v;
-}
-
-float FloatFromBits(uint32_t bits) {
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-
-// F16ToFloat without branches, so that loops over it vectorise: the exponent
-// is moved by a product with 2^112, which also normalises subnormals.
-inline float HalfToFloat(uint16_t h) {
-  // Signed: baseline x86 has no unsigned comparison of vectors.
-  const int32_t magnitude = (h & 0x7fff) << 13;
-  const float scaled = FloatFromBits(magnitude) * 0x1p112f;
-  int32_t bits;
-  std::memcpy(&bits, &scaled, 4);
-  // All ones for infinity and NaN. Not ?:, which GCC turns into a branch.
-  const int32_t special = -static_cast<int32_t>(magnitude >= 0x0f800000);
-  bits = (bits & ~special) | ((magnitude | 0x7f800000) & special);
-  return FloatFromBits(static_cast<uint32_t>(bits) |
-                       static_cast<uint32_t>(h & 0x8000) << 16);
-}
-
-float LoadHalf(const uint8_t* p) { return HalfToFloat(Load16(p)); }
 
 // Each function below reads one block, laid out as its first line says, and
 // writes its elements in order.
@@ -197,6 +166,15 @@ void BlockQ6_K(const uint8_t* b, float* out) {
   }
 }
 
+// float d; 256 signed bytes; 16 sums of them, which are for dot products.
+void BlockQ8_K(const uint8_t* b, float* out) {
+  float d;
+  std::memcpy(&d, b, 4);
+  for (int i = 0; i < kSuper; ++i) {
+    out[i] = d * static_cast<float>(static_cast<int8_t>(b[4 + i]));
+  }
+}
+
 using BlockFunction = void (*)(const uint8_t*, float*);
 struct StorageRow {
   absl::string_view name;
@@ -205,12 +183,24 @@ struct StorageRow {
 };
 constexpr StorageRow kStorage[] = {
     // in the order of the enum
-    {"plain", 1, 0, nullptr},         {"Q4_0", kSmall, 18, BlockQ4_0},
-    {"Q4_1", kSmall, 20, BlockQ4_1},  {"Q5_0", kSmall, 22, BlockQ5_0},
-    {"Q5_1", kSmall, 24, BlockQ5_1},  {"Q8_0", kSmall, 34, BlockQ8_0},
-    {"Q2_K", kSuper, 84, BlockQ2_K},  {"Q3_K", kSuper, 110, BlockQ3_K},
-    {"Q4_K", kSuper, 144, BlockQ4_K}, {"Q5_K", kSuper, 176, BlockQ5_K},
+    {"plain", 1, 0, nullptr},
+    {"Q4_0", kSmall, 18, BlockQ4_0},
+    {"Q4_1", kSmall, 20, BlockQ4_1},
+    {"Q5_0", kSmall, 22, BlockQ5_0},
+    {"Q5_1", kSmall, 24, BlockQ5_1},
+    {"Q8_0", kSmall, 34, BlockQ8_0},
+    {"Q2_K", kSuper, 84, BlockQ2_K},
+    {"Q3_K", kSuper, 110, BlockQ3_K},
+    {"Q4_K", kSuper, 144, BlockQ4_K},
+    {"Q5_K", kSuper, 176, BlockQ5_K},
     {"Q6_K", kSuper, 210, BlockQ6_K},
+    {"Q8_K", kSuper, 292, BlockQ8_K},
+    {"TQ1_0", kSuper, 54, BlockTQ1_0},
+    {"TQ2_0", kSuper, 66, BlockTQ2_0},
+    {"IQ4_NL", kSmall, 18, BlockIQ4_NL},
+    {"IQ4_XS", kSuper, 136, BlockIQ4_XS},
+    {"MXFP4", kSmall, 17, BlockMXFP4},
+    {"NVFP4", 64, 36, BlockNVFP4},
 };
 const StorageRow& RowOf(Storage s) { return kStorage[static_cast<int>(s)]; }
 

@@ -141,7 +141,9 @@ TEST(Gguf, TypesAreNamed) {
     return Read(GgufBuilder().Tensor("t", {256}, t, kFloats)).status();
   };
   DS_EXPECT_ERROR(type(4), kInvalidArgument, "(Q4_2) was removed");
-  DS_EXPECT_ERROR(type(20), kUnimplemented, "(IQ4_NL) is not supported");
+  DS_EXPECT_ERROR(type(16), kUnimplemented,
+                  "(IQ2_XXS) is not supported; supported: F32, F16,");
+  DS_EXPECT_ERROR(type(9), kUnimplemented, "(Q8_1) is not supported");
   DS_EXPECT_ERROR(type(99), kInvalidArgument, "type 99 has no meaning");
 }
 

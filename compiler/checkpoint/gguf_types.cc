@@ -31,15 +31,15 @@ constexpr TypeRow kTypes[] = {
     {12, "Q4_K", Use::kRead, DType::kF32, Storage::kQ4_K},
     {13, "Q5_K", Use::kRead, DType::kF32, Storage::kQ5_K},
     {14, "Q6_K", Use::kRead, DType::kF32, Storage::kQ6_K},
-    {15, "Q8_K", Use::kNotRead},
+    {15, "Q8_K", Use::kRead, DType::kF32, Storage::kQ8_K},
     {16, "IQ2_XXS", Use::kNotRead},
     {17, "IQ2_XS", Use::kNotRead},
     {18, "IQ3_XXS", Use::kNotRead},
     {19, "IQ1_S", Use::kNotRead},
-    {20, "IQ4_NL", Use::kNotRead},
+    {20, "IQ4_NL", Use::kRead, DType::kF32, Storage::kIQ4_NL},
     {21, "IQ3_S", Use::kNotRead},
     {22, "IQ2_S", Use::kNotRead},
-    {23, "IQ4_XS", Use::kNotRead},
+    {23, "IQ4_XS", Use::kRead, DType::kF32, Storage::kIQ4_XS},
     {24, "I8", Use::kRead, DType::kI8},
     {25, "I16", Use::kRead, DType::kI16},
     {26, "I32", Use::kRead, DType::kI32},
@@ -50,17 +50,18 @@ constexpr TypeRow kTypes[] = {
     {31, "Q4_0_4_4", Use::kRemoved},
     {32, "Q4_0_4_8", Use::kRemoved},
     {33, "Q4_0_8_8", Use::kRemoved},
-    {34, "TQ1_0", Use::kNotRead},
-    {35, "TQ2_0", Use::kNotRead},
+    {34, "TQ1_0", Use::kRead, DType::kF32, Storage::kTQ1_0},
+    {35, "TQ2_0", Use::kRead, DType::kF32, Storage::kTQ2_0},
     {36, "IQ4_NL_4_4", Use::kRemoved},
     {37, "IQ4_NL_4_8", Use::kRemoved},
     {38, "IQ4_NL_8_8", Use::kRemoved},
-    {39, "MXFP4", Use::kNotRead},
-    {40, "NVFP4", Use::kNotRead},
+    {39, "MXFP4", Use::kRead, DType::kF32, Storage::kMXFP4},
+    {40, "NVFP4", Use::kRead, DType::kF32, Storage::kNVFP4},
     {41, "Q1_0", Use::kNotRead},
 };
 constexpr absl::string_view kReadTypes =
-    "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K";
+    "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, Q8_K, "
+    "IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4, NVFP4";
 
 }  // namespace
 
