@@ -9,7 +9,7 @@ namespace deepslice {
 
 std::string CallText(uint64_t word) {
   const int64_t amount = word & ((uint64_t{1} << 60) - 1);
-  switch (static_cast<CallKind>(word >> 60)) {
+  switch (KindOfCall(word)) {
     case CallKind::kAllReduce:
       return absl::StrCat("all_reduce of ", amount, " floats");
     case CallKind::kAllGather:

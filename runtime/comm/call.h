@@ -16,6 +16,9 @@ inline uint64_t CallWord(CallKind kind, int64_t amount) {
   return static_cast<uint64_t>(kind) << 60 |
          (static_cast<uint64_t>(amount) & ((uint64_t{1} << 60) - 1));
 }
+inline CallKind KindOfCall(uint64_t word) {
+  return static_cast<CallKind>(word >> 60);
+}
 // "all_reduce of 20 floats".
 std::string CallText(uint64_t word);
 // Aborted: two ranks came to their n-th meeting with different calls.

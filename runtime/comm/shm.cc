@@ -1,23 +1,20 @@
 #include "runtime/comm/shm.h"
 
-#include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/comm/call.h"
 #include "runtime/comm/shm_messages.h"
 #include "runtime/comm/shm_rendezvous.h"
+#include "runtime/comm/shm_watch.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/digest.h"
 #include "schema/base/file.h"
@@ -31,75 +28,29 @@ namespace {
 // each sums its part and reads the sums: two meetings, but less reading.
 constexpr int64_t kDirectFloats = 16 << 10;
 
-// Sees other ranks end, through the sockets that they hold.
-class Watcher {
- public:
-  // `sockets` and `segment` must outlive it. Rank 0 watches all others, which
-  // watch rank 0.
-  Watcher(const ShmSegment& segment, const std::vector<ScopedFd>& sockets,
-          int rank)
-      : segment_(segment), stop_(eventfd(0, EFD_CLOEXEC)) {
-    for (size_t i = 0; i < sockets.size(); ++i) {
-      if (!sockets[i].valid()) continue;
-      polled_.push_back({sockets[i].get(), POLLIN, 0});
-      ranks_.push_back(rank == 0 ? static_cast<int>(i) : 0);
-    }
-    polled_.push_back({stop_.get(), POLLIN, 0});
-    // Signals are for the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { Watch(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-  ~Watcher() {
-    const uint64_t one = 1;
-    if (write(stop_.get(), &one, sizeof(one)) < 0) polled_.back().fd = -1;
-    thread_.join();
-  }
-
- private:
-  void Watch() {
-    for (;;) {
-      if (poll(polled_.data(), polled_.size(), -1) < 0 && errno != EINTR) {
-        return;
-      }
-      if (polled_.back().revents != 0) return;
-      for (size_t i = 0; i + 1 < polled_.size(); ++i) {
-        if (polled_[i].revents == 0) continue;
-        char byte;
-        const ssize_t n =
-            recv(polled_[i].fd, &byte, 1, MSG_DONTWAIT | MSG_TRUNC);
-        if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) continue;
-        polled_[i].fd = -1;  // poll skips it from now on
-        const ShmRank& lost = segment_.rank(ranks_[i]);
-        if (lost.left.load() != 0) continue;
-        segment_.Fail(absl::AbortedError(absl::StrCat(
-            segment_.Name(ranks_[i]), " was lost at step ", lost.step.load())));
-      }
-    }
-  }
-
-  const ShmSegment& segment_;
-  std::vector<pollfd> polled_;
-  std::vector<int> ranks_;  // of polled_, but for the last
-  ScopedFd stop_;
-  std::thread thread_;
-};
-
 class ShmComm final : public Comm {
  public:
   ShmComm(Meeting meeting, const ShmOptions& options)
       : meeting_(std::move(meeting)),
         rank_(options.rank),
         size_(options.world),
-        hang_(options.hang_timeout),
-        watcher_(meeting_.segment, meeting_.sockets, options.rank) {
+        on_slow_(options.on_slow),
+        watch_(meeting_.segment, meeting_.sockets,
+               {.rank = options.rank,
+                .world = options.world,
+                .stopped_timeout = options.stopped_timeout,
+                // Else the supervisor kills what is left.
+                .kill_stopped = options.sockets.empty()}) {
+    for (ShmPatience* p : {&patience_, &idle_patience_}) {
+      p->spin = absl::Microseconds(20);
+      p->hang = options.hang_timeout;
+    }
+    if (on_slow_) patience_.slow = options.slow_timeout;
     cpu_set_t cores;
     // Spinning takes the core that a rank needs which is waited for.
     if (sched_getaffinity(0, sizeof(cores), &cores) == 0 &&
         CPU_COUNT(&cores) < size_) {
-      spin_ = absl::ZeroDuration();
+      patience_.spin = idle_patience_.spin = absl::ZeroDuration();
     }
   }
   ~ShmComm() override {
@@ -110,6 +61,7 @@ class ShmComm final : public Comm {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void SetStep(int64_t step) override {
+    stepping_ = true;
     mine().step.store(step, std::memory_order_relaxed);
   }
 
@@ -190,9 +142,16 @@ class ShmComm final : public Comm {
     if (segment().failed()) return segment().failure();
     const uint32_t n = met_ + 1;
     segment().Arrive(rank_, n, call);
+    // Before the first step the ranks load, each at its disk's speed; and
+    // between steps rank 0 may wait for a person, the others for its broadcast.
+    const bool broadcast = KindOfCall(call) == CallKind::kBroadcast;
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      DS_RETURN_IF_ERROR(segment().WaitFor(r, n, spin_, hang_));
+      const bool idle = !stepping_ || (broadcast && r == 0);
+      const absl::Status met = segment().WaitFor(
+          r, n, idle ? idle_patience_ : patience_,
+          [&] { TellSlow(r, call); });
+      DS_RETURN_IF_ERROR(met);
       const uint64_t theirs = segment().rank(r).call[n % 2];
       if (theirs == call) continue;
       segment().Fail(CallsDiffer(n, rank_, call, r, theirs));
@@ -200,6 +159,14 @@ class ShmComm final : public Comm {
     }
     met_ = n;
     return absl::OkStatus();
+  }
+
+  void TellSlow(int r, uint64_t call) {
+    if (!segment().FirstToTellSlow()) return;
+    on_slow_(absl::StrCat(segment().Name(r), " is slow: the others have waited ",
+                          absl::FormatDuration(patience_.slow),
+                          " for it at step ", mine().step.load(), ", ",
+                          CallText(call)));
   }
 
   absl::Status SumDirect(float* data, int64_t n, uint64_t call) {
@@ -228,10 +195,11 @@ class ShmComm final : public Comm {
 
   const Meeting meeting_;
   const int rank_, size_;
-  const absl::Duration hang_;
-  absl::Duration spin_ = absl::Microseconds(20);
+  const std::function<void(absl::string_view)> on_slow_;
+  ShmPatience patience_, idle_patience_;
   uint32_t met_ = 0;       // meetings so far
-  const Watcher watcher_;  // last: it ends first
+  bool stepping_ = false;  // SetStep has been called
+  const ShmWatch watch_;   // last: it ends first
 };
 
 absl::Status CheckOptions(const ShmOptions& o) {

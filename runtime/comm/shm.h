@@ -3,6 +3,7 @@
 #ifndef DEEPSLICE_RUNTIME_COMM_SHM_H_
 #define DEEPSLICE_RUNTIME_COMM_SHM_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,13 @@ struct ShmOptions {
   absl::Duration init_timeout = absl::Seconds(60);
   // How long a rank may keep the others waiting in a call.
   absl::Duration hang_timeout = absl::InfiniteDuration();
+  // How long a rank's process may be stopped (SIGSTOP) until it is lost. One
+  // that came by an address is then killed, lest it stay so for ever.
+  absl::Duration stopped_timeout = absl::Seconds(5);
+  // Called once in a launch, in one rank, when a rank has kept another waiting
+  // so long within a step; the text names it.
+  absl::Duration slow_timeout = absl::Seconds(2);
+  std::function<void(absl::string_view text)> on_slow;
 };
 
 // Meets the other ranks and makes the communicator. Errors, the same in all
@@ -37,7 +45,8 @@ struct ShmOptions {
 //
 // Afterwards, a rank that ends without destroying its Comm is lost: within two
 // seconds every call of the others fails with `rank 1 (pid 77) was lost at
-// step 5`. The process may not fork while it holds the Comm.
+// step 5`; a stopped one is lost after `stopped_timeout`. The process may not
+// fork while it holds the Comm.
 absl::StatusOr<std::unique_ptr<Comm>> ConnectShm(const ShmOptions& options);
 
 // $XDG_RUNTIME_DIR/deepslice-UID/HASH.sock, or below /tmp: the same for all

@@ -13,7 +13,7 @@
 
 namespace deepslice {
 
-inline constexpr uint32_t kShmProtocol = 1;
+inline constexpr uint32_t kShmProtocol = 2;
 inline constexpr size_t kMaxPlanSetId = limits::kPlanSetIdBytes;
 
 struct Hello {

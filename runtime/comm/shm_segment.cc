@@ -25,6 +25,7 @@ namespace {
 enum : uint32_t { kRunning = 0, kFailing = 1, kFailed = 2 };
 constexpr size_t kTextBytes = 2000;
 constexpr int64_t kPage = 4096;
+constexpr absl::Duration kSleep = absl::Milliseconds(200);
 
 int64_t ControlBytes(int world) {
   return kPage + RoundUp(world * int64_t{sizeof(ShmRank)}, kPage);
@@ -63,6 +64,7 @@ bool Reached(uint32_t arrived, uint32_t n) {
 
 struct ShmSegment::Header {
   std::atomic<uint32_t> state;
+  std::atomic<uint32_t> slow_told;
   int32_t code;
   char text[kTextBytes];  // NUL-terminated
 };
@@ -134,14 +136,15 @@ void ShmSegment::Arrive(int me, uint32_t n, uint64_t call) const {
   if (mine.sleepers.load() != 0) Wake(me);
 }
 
-absl::Status ShmSegment::WaitFor(int other, uint32_t n, absl::Duration spin,
-                                 absl::Duration hang) const {
+absl::Status ShmSegment::WaitFor(int other, uint32_t n,
+                                 const ShmPatience& patience,
+                                 absl::FunctionRef<void()> on_slow) const {
   const ShmRank& theirs = rank(other);
   if (Reached(theirs.arrived.load(std::memory_order_acquire), n)) {
     return absl::OkStatus();
   }
-  const int64_t end = NowNanos() + absl::ToInt64Nanoseconds(spin);
-  while (spin > absl::ZeroDuration() && !failed()) {
+  const int64_t end = NowNanos() + absl::ToInt64Nanoseconds(patience.spin);
+  while (patience.spin > absl::ZeroDuration() && !failed()) {
     for (int i = 0; i < 32; ++i) {
       if (Reached(theirs.arrived.load(std::memory_order_acquire), n)) {
         return absl::OkStatus();
@@ -150,13 +153,16 @@ absl::Status ShmSegment::WaitFor(int other, uint32_t n, absl::Duration spin,
     }
     if (NowNanos() > end) break;
   }
-  return SleepFor(other, n, hang);
+  return SleepFor(other, n, patience, on_slow);
 }
 
 absl::Status ShmSegment::SleepFor(int other, uint32_t n,
-                                  absl::Duration hang) const {
+                                  const ShmPatience& patience,
+                                  absl::FunctionRef<void()> on_slow) const {
   ShmRank& theirs = rank(other);
-  const absl::Time started = absl::Now();
+  int64_t last_look = NowNanos();
+  absl::Duration waited;
+  bool told = false;
   theirs.sleepers.fetch_add(1);
   absl::Status result;
   for (;;) {
@@ -175,17 +181,25 @@ absl::Status ShmSegment::SleepFor(int other, uint32_t n,
       Fail(result);
       break;
     }
-    if (absl::Now() - started > hang) {
+    const int64_t now = NowNanos();
+    // No more than one sleep: this process may have been stopped itself.
+    waited += std::min(absl::Nanoseconds(now - last_look), 2 * kSleep);
+    last_look = now;
+    if (waited > patience.slow && !told) {
+      told = true;
+      on_slow();
+    }
+    if (waited > patience.hang) {
       result = absl::DeadlineExceededError(absl::StrCat(
           Name(other), " kept the others waiting for ",
-          absl::FormatDuration(hang), " at step ", theirs.step.load()));
+          absl::FormatDuration(patience.hang), " at step ", theirs.step.load()));
       Fail(result);
       break;
     }
     // Not for ever: a failure is seen even if its wake-up came too early.
     FutexWait(theirs.arrived, arrived,
-              std::min(absl::Milliseconds(200),
-                       std::max(hang, absl::Milliseconds(1))));
+              std::min(kSleep,
+                       std::max(patience.hang, absl::Milliseconds(1))));
   }
   theirs.sleepers.fetch_sub(1);
   return result;
@@ -195,10 +209,11 @@ bool ShmSegment::failed() const {
   return header().state.load(std::memory_order_relaxed) != kRunning;
 }
 
-void ShmSegment::Fail(const absl::Status& why) const {
+bool ShmSegment::Fail(const absl::Status& why) const {
   Header& h = header();
   uint32_t expected = kRunning;
-  if (h.state.compare_exchange_strong(expected, kFailing)) {
+  const bool first = h.state.compare_exchange_strong(expected, kFailing);
+  if (first) {
     const size_t n = std::min(why.message().size(), kTextBytes - 1);
     std::memcpy(h.text, why.message().data(), n);
     h.text[n] = '\0';
@@ -206,6 +221,11 @@ void ShmSegment::Fail(const absl::Status& why) const {
     h.state.store(kFailed);
   }
   for (int r = 0; r < world_; ++r) Wake(r);
+  return first;
+}
+
+bool ShmSegment::FirstToTellSlow() const {
+  return header().slow_told.exchange(1) == 0;
 }
 
 absl::Status ShmSegment::failure() const {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -17,9 +18,17 @@ struct alignas(128) ShmRank {
   std::atomic<uint32_t> arrived;   // meetings this rank has come to
   std::atomic<uint32_t> sleepers;  // ranks asleep on `arrived`
   std::atomic<uint32_t> left;      // 1: ended in good order
+  std::atomic<uint32_t> beat;      // changes while the process is not stopped
   uint32_t pid;
   std::atomic<int64_t> step;
   uint64_t call[2];  // CallWord, by parity of the meeting
+};
+
+// How long a rank waits for another, and in which way.
+struct ShmPatience {
+  absl::Duration spin;                             // before it sleeps
+  absl::Duration hang = absl::InfiniteDuration();  // then the launch fails
+  absl::Duration slow = absl::InfiniteDuration();  // then it says so
 };
 
 // The memory, mapped. All atomics are lock-free, so they work between
@@ -46,14 +55,16 @@ class ShmSegment {
   // Comes to meeting n with `call`: what this rank wrote before can be read by
   // ranks that meet it.
   void Arrive(int me, uint32_t n, uint64_t call) const;
-  // Waits until `other` has come to meeting n: spins at most `spin`, then
-  // sleeps. Aborted when the launch failed or `other` left; a wait beyond
-  // `hang` fails the launch.
-  absl::Status WaitFor(int other, uint32_t n, absl::Duration spin,
-                       absl::Duration hang) const;
+  // Waits until `other` has come to meeting n; calls `on_slow` at most once.
+  // Aborted when the launch failed or `other` left.
+  absl::Status WaitFor(int other, uint32_t n, const ShmPatience& patience,
+                       absl::FunctionRef<void()> on_slow) const;
+  // True for the first call among all ranks.
+  bool FirstToTellSlow() const;
 
-  // Fails the launch and wakes all ranks; the first reason stays.
-  void Fail(const absl::Status& why) const;
+  // Fails the launch and wakes all ranks; the first reason stays. Whether this
+  // is the first.
+  bool Fail(const absl::Status& why) const;
   bool failed() const;
   // The reason; `failed()` holds.
   absl::Status failure() const;
@@ -65,7 +76,8 @@ class ShmSegment {
   struct Header;
   ShmSegment(char* base, int world) : base_(base), world_(world) {}
   Header& header() const;
-  absl::Status SleepFor(int other, uint32_t n, absl::Duration hang) const;
+  absl::Status SleepFor(int other, uint32_t n, const ShmPatience& patience,
+                        absl::FunctionRef<void()> on_slow) const;
 
   char* base_;
   int world_;
