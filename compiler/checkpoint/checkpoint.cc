@@ -1,5 +1,8 @@
 #include "compiler/checkpoint/checkpoint.h"
 
+#include <cmath>
+#include <cstring>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/checkpoint/dequantize.h"
@@ -23,13 +26,41 @@ int64_t StoredRow(const TensorInfo& t, int64_t row) {
   return row - r + (r < half ? 2 * r : 2 * (r - half) + 1);
 }
 
-void ReadElements(const TensorInfo& t, const uint8_t* data, int64_t first,
+// Whether all are finite; without a branch in the loop, so that it vectorises.
+bool AllFinite(const float* v, int64_t count) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  uint32_t other = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, v + i, 4);
+    other |= static_cast<uint32_t>((bits & kExponent) == kExponent);
+  }
+  return other == 0;
+}
+
+// False when blocks hold NaN or infinity.
+bool ReadElements(const TensorInfo& t, const uint8_t* data, int64_t first,
                   int64_t count, float* out) {
   if (t.storage == Storage::kPlain) {
     WidenToFloat(t.dtype, data + first * DTypeSize(t.dtype), count, out);
-  } else {
-    DequantizeBlocks(t.storage, data, first, count, out);
+    return true;
   }
+  DequantizeBlocks(t.storage, data, first, count, out);
+  return AllFinite(out, count);
+}
+
+// Names the first row of `values`, which begin at row `begin`, with NaN or
+// infinity.
+absl::Status NotFinite(const std::string& path, const TensorInfo& t,
+                       int64_t begin, absl::Span<const float> values) {
+  int64_t at = 0;
+  while (std::isfinite(values[at])) ++at;
+  return absl::DataLossError(
+      absl::StrCat(path, ": tensor ", Quoted(t.stored_name), ": row ",
+                   begin + at / t.row_elements(), " holds ",
+                   std::isnan(values[at]) ? "NaN" : "infinity",
+                   " by a scale of its ", StorageName(t.storage),
+                   " blocks; the file is damaged, download it again"));
 }
 
 void MakeElements(const TensorInfo& t, int64_t begin, int64_t end, float* out) {
@@ -81,15 +112,18 @@ absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
   DS_CHECK(t.offset <= bytes.size() && t.bytes <= bytes.size() - t.offset);
   const uint8_t* data =
       reinterpret_cast<const uint8_t*>(bytes.data()) + t.offset;
+  bool finite = true;
   if (t.rotary_heads == 0) {
-    ReadElements(t, data, begin * width, (end - begin) * width, out.data());
-    return absl::OkStatus();
+    finite =
+        ReadElements(t, data, begin * width, (end - begin) * width, out.data());
+  } else {
+    for (int64_t row = begin; row < end; ++row) {
+      finite &= ReadElements(t, data, StoredRow(t, row) * width, width,
+                             out.data() + (row - begin) * width);
+    }
   }
-  for (int64_t row = begin; row < end; ++row) {
-    ReadElements(t, data, StoredRow(t, row) * width, width,
-                 out.data() + (row - begin) * width);
-  }
-  return absl::OkStatus();
+  if (finite) return absl::OkStatus();
+  return NotFinite(files()[t.file].path, t, begin, out);
 }
 
 absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,

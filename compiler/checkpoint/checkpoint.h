@@ -31,7 +31,6 @@ enum class Storage : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,
-};
   kQ8_K,
   kTQ1_0,
   kTQ2_0,
@@ -39,6 +38,7 @@ enum class Storage : uint8_t {
   kIQ4_XS,
   kMXFP4,
   kNVFP4,
+};
 
 // Made-up numbers in place of stored ones (schema/synthetic.h): the element at
 // row r and column c of the tensor seen as [out, in] is mean + scale *
@@ -111,7 +111,8 @@ class Checkpoint {
 
   // Rows [begin, end) of the tensor's first dim, widened exactly to float (F64
   // is rounded to it): out holds (end - begin) * row_elements(). A scalar has
-  // one row. Integer tensors are refused. NaN and Inf pass.
+  // one row. Integer tensors are refused. NaN and Inf pass where they are
+  // stored as such; blocks whose scales make them are DataLoss.
   absl::Status ReadRows(const TensorInfo& t, int64_t begin, int64_t end,
                         absl::Span<float> out) const;
   // The same rows as stored bytes, when storage is kPlain, rotary_heads is 0

@@ -20,9 +20,6 @@ namespace {
 
 constexpr absl::string_view kAlignmentKey = "general.alignment";
 constexpr uint64_t kDefaultAlignment = 32;
-constexpr uint64_t kMaxAlignment = 65'536;
-constexpr uint32_t kMaxDims = 4;
-constexpr int64_t kMaxKeyBytes = 65'535;
 
 // Value types of the metadata, as the file numbers them.
 enum ValueType : uint32_t {
@@ -221,15 +218,24 @@ class Reader {
       return Bad(absl::StrCat("array element type ", type, "; must be 0 to ",
                               kNumValueTypes - 1));
     }
-    if (count > static_cast<uint64_t>(limits::kGgufArrayItems)) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "byte ", at_, ": an array of ", count, " items; at most ",
-          limits::kGgufArrayItems, " are read"));
+    const int64_t most =
+        type == kBool ? limits::kGgufBoolItems : limits::kGgufArrayItems;
+    if (count > static_cast<uint64_t>(most)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("byte ", at_, ": an array of ", count, " ",
+                       type == kBool ? "booleans" : "items", "; at most ", most,
+                       " are read"));
     }
     if (count > left() / kValueBytes[type]) {
       return absl::DataLossError(absl::StrCat(
           "byte ", at_, ": an array of ", count, " items; only ", left(),
           " bytes follow: the file is cut or damaged, copy it again"));
+    }
+    if (type == kU8 || type == kI8) {
+      // Item by item they would take a hundred times their size.
+      const absl::string_view bytes = file_.substr(at_, count);
+      at_ += count;
+      return json::Value(bytes);
     }
     json::Value array = json::Value::Array();
     array.items().reserve(count);
@@ -245,7 +251,7 @@ class Reader {
     absl::flat_hash_set<std::string> keys;
     for (uint64_t i = 0; i < count; ++i) {
       DS_ASSIGN_OR_RETURN(std::string key,
-                          Name(absl::StrCat("key ", i), kMaxKeyBytes));
+                          Name(absl::StrCat("key ", i), limits::kGgufKeyBytes));
       if (!keys.insert(key).second) {
         return Bad(absl::StrCat("duplicate key ", Quoted(key)));
       }
@@ -261,12 +267,12 @@ class Reader {
     const json::Value* v = metadata.Find(kAlignmentKey);
     if (v == nullptr) return kDefaultAlignment;
     const int64_t n = v->is_int() ? v->as_int() : 0;
-    if (n < 8 || n > static_cast<int64_t>(kMaxAlignment) || (n & (n - 1))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(kAlignmentKey, ": found ",
-                       v->is_int() ? absl::StrCat(n)
-                                   : std::string(json::KindName(v->kind())),
-                       "; must be a power of two from 8 to ", kMaxAlignment));
+    if (n < 8 || n > limits::kGgufAlignment || (n & (n - 1))) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          kAlignmentKey, ": found ",
+          v->is_int() ? absl::StrCat(n)
+                      : std::string(json::KindName(v->kind())),
+          "; must be a power of two from 8 to ", limits::kGgufAlignment));
     }
     return static_cast<uint64_t>(n);
   }
@@ -290,8 +296,8 @@ class Reader {
   // Fills shape, type, size, and the offset from the start of the data.
   absl::Status ReadTensor(TensorInfo* t) {
     DS_ASSIGN_OR_RETURN(const uint32_t dims, Number<uint32_t>());
-    if (dims < 1 || dims > kMaxDims) {
-      return Bad(absl::StrCat(dims, " dims; must be 1 to ", kMaxDims));
+    if (dims < 1 || dims > limits::kGgufDims) {
+      return Bad(absl::StrCat(dims, " dims; must be 1 to ", limits::kGgufDims));
     }
     t->shape.resize(dims);
     int64_t elements = 1;

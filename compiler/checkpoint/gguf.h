@@ -16,7 +16,8 @@ inline constexpr absl::string_view kGgufMagic = "GGUF";
 
 struct GgufFile {
   uint32_t version = 0;
-  // Key -> value, in file order; arrays as arrays. Strings may hold any bytes.
+  // Key -> value, in file order. Strings may hold any bytes. Arrays are arrays,
+  // but for those of 8-bit integers, which are strings of these bytes.
   json::Value metadata = json::Value::Object();
   // In file order under their stored names (name and stored_name alike), dims
   // in row-major order, offsets from the file's start.

@@ -30,6 +30,8 @@ constexpr GgufName kLlamaNames[] = {
     {"blk.{i}.ffn_gate", "model.layers.{i}.mlp.gate_proj"},
     {"blk.{i}.ffn_up", "model.layers.{i}.mlp.up_proj"},
     {"blk.{i}.ffn_down", "model.layers.{i}.mlp.down_proj"},
+    {"blk.{i}.attn_rot_embd", "model.layers.{i}.self_attn.rotary_emb.inv_freq",
+     GgufRows::kBuffer},
 };
 
 // The converter permutes llama's rows only: Qwen2's graph rotates halves.
@@ -148,7 +150,7 @@ PublishedName TranslateGgufName(const GgufArchitecture& architecture,
     if (Match(row.stored, stored.substr(0, dot), &layer)) {
       return {
           absl::StrCat(absl::StrReplaceAll(row.published, {{kLayer, layer}}),
-                       suffix),
+                       row.rows == GgufRows::kBuffer ? "" : suffix),
           row.rows};
     }
   }

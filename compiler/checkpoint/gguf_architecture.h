@@ -17,6 +17,7 @@ enum class GgufRows : uint8_t {
   kQueryPairs,  // rotary pairs side by side, in each query head
   kKeyPairs,    // the same, in each key head
   kTransposed,  // a published [in, out] weight as [out, in]
+  kBuffer,      // as published, where its name has no .weight
 };
 
 // "{i}" stands for the layer. A row serves both .weight and .bias.

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/checkpoint/gguf_architecture.h"
 #include "compiler/checkpoint/gguf_config.h"
+#include "compiler/checkpoint/gguf_split.h"
 #include "compiler/checkpoint/side_files.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/status_macros.h"
@@ -35,11 +36,17 @@ absl::Status CheckWhole(const GgufFile& file) {
                                                  Quoted(type->as_string()),
                                                  "; only \"model\" is read"));
   }
-  const json::Value* count = file.metadata.Find("split.count");
-  if (count != nullptr && count->is_int() && count->as_int() > 1) {
-    return absl::UnimplementedError(absl::StrCat(
-        "split.count: this is one of ", count->as_int(),
-        " parts of a model; join them with llama-gguf-split --merge"));
+  const json::Value* version =
+      file.metadata.Find("general.quantization_version");
+  if (version != nullptr && (!version->is_int() || version->as_int() != 2)) {
+    // The first version's blocks are laid out in another way.
+    for (const TensorInfo& t : file.tensors) {
+      if (t.storage == Storage::kPlain) continue;
+      return absl::UnimplementedError(absl::StrCat(
+          "general.quantization_version: found ", json::Write(*version),
+          "; quantised tensors of version 2 are read; convert the model "
+          "again"));
+    }
   }
   if (file.tensors.empty()) {
     return absl::InvalidArgumentError(
@@ -105,11 +112,14 @@ absl::Status Fill(GgufFile file, CheckpointParts* parts) {
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenGguf(SourceBytes source) {
   DS_ASSIGN_OR_RETURN(GgufFile file, ReadGguf(source.bytes, source.path));
+  DS_ASSIGN_OR_RETURN(WholeGguf whole,
+                      ReadWholeGguf(std::move(source), std::move(file)));
   CheckpointParts parts;
-  const std::string path = source.path;
-  DS_RETURN_IF_ERROR(Annotate(Fill(std::move(file), &parts), path));
+  // The first part holds the metadata.
+  const std::string path = whole.sources[0].path;
+  DS_RETURN_IF_ERROR(Annotate(Fill(std::move(whole.file), &parts), path));
   for (std::string& note : parts.notes) note = absl::StrCat(path, ": ", note);
-  parts.sources.push_back(std::move(source));
+  parts.sources = std::move(whole.sources);
   return MakeCheckpoint(std::move(parts));
 }
 

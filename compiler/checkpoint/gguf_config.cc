@@ -34,6 +34,35 @@ double Decimal(double v) {
   return absl::SimpleAtod(absl::string_view(text, end - text), &out) ? out : v;
 }
 
+// Keys that change the arithmetic in a way that the config can't express, each
+// with the value that does not; 0 (false) stands for "not used" in all of them.
+struct NeutralKey {
+  absl::string_view key;
+  double neutral;
+};
+constexpr NeutralKey kNeutralKeys[] = {
+    {"attention.causal", 1},
+    {"attention.clamp_kqv", 0},
+    {"attention.key_length_swa", 0},
+    {"attention.max_alibi_bias", 0},
+    {"attention.output_scale", 1},
+    {"attention.shared_kv_layers", 0},
+    {"attention.sliding_window_pattern", 1},
+    {"attention.temperature_length", 0},
+    {"attention.temperature_scale", 0},
+    {"attn_logit_softcapping", 0},
+    {"embedding_scale", 1},
+    {"final_logit_softcapping", 0},
+    {"logit_scale", 1},
+    {"nextn_predict_layers", 0},
+    {"residual_scale", 1},
+    {"rope.dimension_sections", 0},
+    {"rope.freq_base_swa", 0},
+    {"rope.scaling.alpha", 1},
+    {"swin_norm", 0},
+    {"use_parallel_residual", 0},
+};
+
 class Maker {
  public:
   Maker(const GgufArchitecture& architecture, const GgufFile& file)
@@ -287,6 +316,21 @@ class Maker {
 
   // Keys that change the arithmetic and that the config can't express.
   absl::Status Refuse() {
+    for (const NeutralKey& row : kNeutralKeys) {
+      const json::Value* v = Find(row.key);
+      if (v == nullptr) continue;
+      const double value = v->is_number() ? v->as_double()
+                           : v->is_bool() ? (v->as_bool() ? 1 : 0)
+                                          : -1;
+      // Of "causal", false is no neutral value.
+      if (value != row.neutral &&
+          (value != 0 || row.key == "attention.causal")) {
+        return absl::UnimplementedError(absl::StrCat(
+            Full(row.key), ": found ",
+            v->is_array() ? "an array" : json::Write(*v), "; only ",
+            row.neutral, " is supported, as no family here computes with it"));
+      }
+    }
     const json::Value* experts = Find("expert_count");
     if (experts != nullptr && experts->is_int() && experts->as_int() != 0) {
       return absl::UnimplementedError(

@@ -23,14 +23,14 @@ TEST(Gguf, ReadsMetadataAndTensorsOfBothVersions) {
     GgufBuilder b;
     b.version = version;
     b.U32("n", 7).Text("s", "x").Key("yes", kBool, Bytes<uint8_t>(1));
-    b.Key("i8", 1, Bytes<int8_t>(-3)).Key("u64", kU64, Bytes(~uint64_t{0}));
+    b.Key("i8", 1, Bytes<int8_t>(-3)).Key("u64", kU64, Bytes(uint64_t{8}));
     b.F32("f", 0.5).Key("d", 12, Bytes(0.25)).U32s("a", {4, 5, 6});
     b.Tensor("t", {3, 2}, 0, kFloats);
     b.Tensor("q", {64, 5}, 3, std::string(5 * 2 * 20, '\0'));
     DS_ASSERT_OK_AND_ASSIGN(const GgufFile f, Read(b));
     EXPECT_EQ(json::Write(f.metadata),
               R"({"n":7,"s":"x","yes":true,"i8":-3,)"
-              R"("u64":18446744073709551616.0,"f":0.5,"d":0.25,"a":[4,5,6]})");
+              R"("u64":8,"f":0.5,"d":0.25,"a":[4,5,6]})");
     ASSERT_EQ(f.tensors.size(), 2u);
     EXPECT_EQ(f.tensors[0].shape, (std::vector<int64_t>{2, 3}));
     EXPECT_EQ(f.tensors[0].bytes, 24u);
@@ -40,6 +40,14 @@ TEST(Gguf, ReadsMetadataAndTensorsOfBothVersions) {
     EXPECT_EQ(f.tensors[1].bytes, 200u);
     EXPECT_EQ(f.tensors[1].offset, f.tensors[0].offset + 32);
   }
+}
+
+TEST(Gguf, IntegersBeyondSignedOnesAreDoubles) {
+  DS_ASSERT_OK_AND_ASSIGN(
+      const GgufFile f,
+      Read(GgufBuilder().Key("u64", kU64, Bytes(~uint64_t{0}))));
+  EXPECT_FALSE(f.metadata.Find("u64")->is_int());
+  EXPECT_EQ(f.metadata.Find("u64")->as_double(), 0x1p64);
 }
 
 TEST(Gguf, NamesOldFormatsVersionsAndByteOrder) {
@@ -102,6 +110,18 @@ TEST(Gguf, ValuesAreChecked) {
   DS_EXPECT_ERROR(array(4, uint64_t{1} << 61), kResourceExhausted,
                   "an array of 2305843009213693952 items");
   DS_EXPECT_ERROR(array(4, 1000), kDataLoss, "an array of 1000 items; only");
+  for (const uint32_t type : {0, 1}) {  // u8, i8
+    DS_ASSERT_OK_AND_ASSIGN(
+        const GgufFile f,
+        Read(GgufBuilder().Key("k", kArray,
+                               Bytes(type) + Bytes<uint64_t>(3) +
+                                   std::string("\0\xff"
+                                               "a",
+                                               3))));
+    EXPECT_EQ(f.metadata.Find("k")->as_string(), std::string("\0\xff"
+                                                             "a",
+                                                             3));
+  }
 }
 
 TEST(Gguf, AlignmentIsAPowerOfTwo) {
