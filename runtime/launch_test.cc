@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "schema/base/status_matchers.h"
 
@@ -67,6 +68,39 @@ TEST(DiscoverRank, ReadsEachLaunchersVariables) {
                          {"SLURM_NTASKS", "3"},
                          {"SLURM_LOCALID", "2"}}),
               2, 3, 2, 3, "Slurm");
+  ExpectPlace(Place({}, {{"FLUX_TASK_RANK", "2"},
+                         {"FLUX_JOB_SIZE", "3"},
+                         {"FLUX_TASK_LOCAL_ID", "1"}}),
+              2, 3, 1, 3, "flux");
+  ExpectPlace(Place({}, {{"RANK", "3"},
+                         {"WORLD_SIZE", "4"},
+                         {"LOCAL_RANK", "1"},
+                         {"LOCAL_SIZE", "2"},
+                         {"CROSS_RANK", "1"},
+                         {"CROSS_SIZE", "2"}}),
+              3, 4, 1, 2, "deepspeed");
+}
+
+TEST(DiscoverRank, TorchrunBelowDeepspeedIsTorchrun) {
+  const Env env = {{"RANK", "1"},
+                   {"WORLD_SIZE", "2"},
+                   {"CROSS_SIZE", "1"},
+                   {"LOCAL_SIZE", "1"},
+                   {"TORCHELASTIC_RUN_ID", "none"}};
+  ExpectPlace(Place({}, env), 1, 2, 1, 2, "torchrun");
+}
+
+TEST(DiscoverRank, KnowsWhichLaunchersStay) {
+  Env env = {{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  EXPECT_FALSE(Place({}, env).launcher_stays);  // may be set by hand
+  env["TORCHELASTIC_RUN_ID"] = "none";
+  EXPECT_TRUE(Place({}, env).launcher_stays);
+  EXPECT_TRUE(Place({.rank = "1"}, env).launcher_stays);
+  EXPECT_TRUE(
+      Place({}, {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"CROSS_SIZE", "1"}})
+          .launcher_stays);
+  EXPECT_TRUE(Place({}, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).launcher_stays);
+  EXPECT_FALSE(Place({.rank = "1"}, {}).launcher_stays);
 }
 
 TEST(DiscoverRank, WithoutLocalVariablesAllRanksAreLocal) {
@@ -98,6 +132,8 @@ TEST(DiscoverRank, IncompleteSetIsAnErrorThatNamesWhatIsMissing) {
                   "LOCAL_RANK=1 but not RANK");
   DS_EXPECT_ERROR(Discover({}, {{"PMI_RANK", "1"}}), kInvalidArgument,
                   "PMI_RANK=1 but not PMI_SIZE");
+  DS_EXPECT_ERROR(Discover({}, {{"FLUX_TASK_RANK", "1"}}), kInvalidArgument,
+                  "FLUX_TASK_RANK=1 but not FLUX_JOB_SIZE");
   DS_EXPECT_ERROR(Discover({}, {{"SLURM_PROCID", "1"}}), kInvalidArgument,
                   "SLURM_PROCID=1 but not SLURM_NTASKS");
   // It doesn't fall through to a set of an outer launcher.
@@ -107,9 +143,31 @@ TEST(DiscoverRank, IncompleteSetIsAnErrorThatNamesWhatIsMissing) {
       kInvalidArgument, "RANK=1 but not WORLD_SIZE");
 }
 
+TEST(DiscoverRank, SetWithoutItsRankLeavesTheLaterOnes) {
+  // export WORLD_SIZE=$SLURM_NTASKS in a batch script, then srun; and mpirun of
+  // a script that sets LOCAL_RANK.
+  const Env slurm = {
+      {"WORLD_SIZE", "3"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}};
+  ExpectPlace(Place({}, slurm), 1, 3, 1, 3, "Slurm");
+  const Env mpi = {{"LOCAL_RANK", "1"},
+                   {"OMPI_COMM_WORLD_RANK", "1"},
+                   {"OMPI_COMM_WORLD_SIZE", "3"}};
+  ExpectPlace(Place({}, mpi), 1, 3, 1, 3, "OpenMPI");
+}
+
 TEST(DiscoverRank, SlurmAllocationWithoutATaskNamesNoRank) {
   DS_ASSERT_OK_AND_ASSIGN(auto place, Discover({}, {{"SLURM_NTASKS", "4"}}));
   EXPECT_FALSE(place.has_value());
+  // A batch script is no task, though sbatch sets its rank; srun's tasks are.
+  Env batch = {{"ENVIRONMENT", "BATCH"},
+               {"SLURM_JOB_ID", "7"},
+               {"SLURM_PROCID", "0"},
+               {"SLURM_LOCALID", "0"},
+               {"SLURM_NTASKS", "4"}};
+  DS_ASSERT_OK_AND_ASSIGN(place, Discover({}, batch));
+  EXPECT_FALSE(place.has_value());
+  batch["SLURM_STEP_ID"] = "0";
+  ExpectPlace(Place({}, batch), 0, 4, 0, 4, "Slurm");
 }
 
 TEST(DiscoverRank, FlagsWinOverTheEnvironment) {
@@ -147,6 +205,35 @@ TEST(DiscoverRank, LocalRankFlagAloneNamesNoRank) {
   ExpectPlace(Place({.local_rank = "1"},
                     {{"RANK", "1"}, {"WORLD_SIZE", "3"}, {"LOCAL_RANK", "1"}}),
               1, 3, 1, 3, "torchrun");
+  // Where the launcher tells itself, it is not looked at.
+  for (const char* flag : {"-1", "7", "", "x"}) {
+    ExpectPlace(
+        Place({.local_rank = flag},
+              {{"RANK", "1"}, {"WORLD_SIZE", "3"}, {"LOCAL_RANK", "1"}}),
+        1, 3, 1, 3, "torchrun");
+  }
+  ExpectPlace(
+      Place({.local_rank = "0"}, {{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}), 2, 3,
+      0, 3, "PMI");
+}
+
+TEST(DiscoverRank, SpawnStartsRanksWhateverIsSet) {
+  DS_ASSERT_OK_AND_ASSIGN(
+      const auto place,
+      Discover({.spawn = "3"}, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
+  EXPECT_FALSE(place.has_value());
+  DS_EXPECT_ERROR(Discover({.rank = "0", .spawn = "3"}, {}), kInvalidArgument,
+                  "give one of the two");
+}
+
+TEST(CheckSpawn, WantsThePlansRanks) {
+  DS_ASSERT_OK(CheckSpawn("3", 3, "plan"));
+  DS_EXPECT_ERROR(
+      CheckSpawn("2", 3, "plan"), kFailedPrecondition,
+      "plan: --spawn starts 2 ranks, the plan has 3; start 3 (dsrun "
+      "plan)");
+  DS_EXPECT_ERROR(CheckSpawn("", 3, "plan"), kInvalidArgument,
+                  "--spawn is \"\"");
 }
 
 TEST(DiscoverRank, RefusesNumbersThatAreNone) {
@@ -167,33 +254,75 @@ TEST(DiscoverRank, RefusesNumbersThatAreNone) {
 }
 
 TEST(CheckPlace, RefusesAnotherWorldSizeWithTheRightCommand) {
-  const RankPlace place = {
-      .rank = 0, .world = 2, .local_world = 2, .source = "torchrun"};
-  DS_EXPECT_ERROR(CheckPlace(place, 4, "plan"), kFailedPrecondition,
-                  "plan: the launch has 2 rank(s) (torchrun), the plan has 4");
-  DS_EXPECT_ERROR(CheckPlace(place, 4, "plan"), kFailedPrecondition,
-                  "torchrun --nproc-per-node 4 --no-python dsrun plan");
-  DS_ASSERT_OK(CheckPlace(place, 2, "plan"));
+  const struct {
+    const char* source;
+    const char* command;
+  } cases[] = {
+      {"torchrun", "torchrun --nproc-per-node 4 --no-python dsrun $plan"},
+      {"deepspeed", "deepspeed --num_gpus 4 --no_python dsrun $plan"},
+      {"OpenMPI", "mpirun -n 4 dsrun $plan"},
+      {"PMI", "mpiexec -n 4 dsrun $plan"},
+      {"MVAPICH2", "mpiexec -n 4 dsrun $plan"},
+      {"Slurm", "srun -n 4 dsrun $plan"},
+      {"flux", "flux run -n 4 dsrun $plan"},
+      {"--rank", "dsrun $plan --rank R --world-size 4 for each R from 0 to 3"},
+  };
+  for (const auto& c : cases) {
+    const RankPlace place = {
+        .rank = 0, .world = 2, .local_world = 2, .source = c.source};
+    DS_EXPECT_ERROR(
+        CheckPlace(place, 4, "$plan"), kFailedPrecondition,
+        absl::StrCat("$plan: the launch has 2 ranks (", c.source,
+                     "), the plan has 4; start 4 (", c.command,
+                     ", or dsrun $plan --spawn 4, which starts them itself)"));
+    DS_ASSERT_OK(CheckPlace(place, 2, "$plan"));
+  }
 }
 
 TEST(CheckPlace, RefusesRanksOnSeveralHosts) {
-  const RankPlace place = {.rank = 3,
-                           .world = 4,
-                           .local_rank = 1,
-                           .local_world = 2,
-                           .source = "Slurm"};
-  DS_EXPECT_ERROR(CheckPlace(place, 4, "plan"), kFailedPrecondition,
-                  "2 of 4 ranks are on this host");
+  const RankPlace some = {.rank = 3,
+                          .world = 4,
+                          .local_rank = 1,
+                          .local_world = 2,
+                          .source = "torchrun"};
+  DS_EXPECT_ERROR(
+      CheckPlace(some, 4, "plan"), kFailedPrecondition,
+      "plan: the launch spans several hosts (torchrun: 2 of 4 ranks "
+      "are on this one); ranks share one host's memory");
+  const RankPlace counted = Place({}, {{"SLURM_PROCID", "2"},
+                                       {"SLURM_NTASKS", "3"},
+                                       {"SLURM_STEP_NUM_NODES", "2"}});
+  EXPECT_TRUE(counted.knows_hosts);
+  DS_EXPECT_ERROR(
+      CheckPlace(counted, 3, "plan"), kFailedPrecondition,
+      "(Slurm: 2 hosts); ranks share one host's memory: start all 3");
+}
+
+TEST(LaunchLine, TellsWorldLauncherMapMasterAndPlan) {
+  const Env env = {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}};
+  const auto get = [&env](const char* name) -> const char* {
+    const auto at = env.find(name);
+    return at == env.end() ? nullptr : at->second.c_str();
+  };
+  RankPlace place = {.world = 4, .local_world = 4, .source = "torchrun"};
+  EXPECT_EQ(LaunchLine(place, get, "box", "62bf"),
+            "world 4 (torchrun), rank map 0-3 on box, master h:29500, plan set "
+            "62bf");
+  place.world = place.local_world = 1;
+  place.source = "started here";
+  EXPECT_EQ(LaunchLine(place, get, "box", "62bf"),
+            "world 1 (started here), rank map 0 on box, master a Unix socket, "
+            "plan set 62bf");
 }
 
 TEST(LaunchId, IsSharedWithinALaunchOnly) {
-  const auto id = [](const Env& env) {
+  const auto id = [](const Env& env, const char* launcher = "") {
     return LaunchId(
         [&env](const char* name) -> const char* {
           const auto at = env.find(name);
           return at == env.end() ? nullptr : at->second.c_str();
         },
-        "plan-a");
+        launcher, "plan-a");
   };
   const Env a0 = {{"RANK", "0"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
   const Env a1 = {{"RANK", "1"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
@@ -204,6 +333,8 @@ TEST(LaunchId, IsSharedWithinALaunchOnly) {
                         {"MASTER_PORT", "1"},
                         {"TORCHELASTIC_RUN_ID", "x"}}));
   EXPECT_EQ(id({{"RANK", "0"}}), "plan=plan-a");
+  // Two of hydra's at once.
+  EXPECT_NE(id({{"PMI_RANK", "0"}}, "7@1"), id({{"PMI_RANK", "0"}}, "8@1"));
 }
 
 }  // namespace

@@ -42,14 +42,16 @@ bool IsOfAPeer(const absl::Status& s) {
          absl::IsDeadlineExceeded(s);
 }
 
-// The exit code of a process that SIGINT or SIGTERM ended, whether it caught
-// the signal or was too young to; 0 for any other end.
+// The exit code of a process that SIGINT, SIGTERM or SIGHUP ended, whether it
+// caught the signal or was too young to; 0 for any other end.
 int InterruptedCode(int wait_status) {
   if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) > 128) {
     return WEXITSTATUS(wait_status);
   }
   const int number = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
-  return number == SIGINT || number == SIGTERM ? 128 + number : 0;
+  return number == SIGINT || number == SIGTERM || number == SIGHUP
+             ? 128 + number
+             : 0;
 }
 
 struct Child {
@@ -87,8 +89,8 @@ class Supervisor {
   std::vector<Child> children_;
   int signal_fd_ = -1;
   sigset_t old_mask_;
-  int first_failed_ = -1;    // the rank whose failure was seen first
-  bool terminated_ = false;  // by a SIGTERM
+  int first_failed_ = -1;  // the rank whose failure was seen first
+  int terminated_ = 0;     // the SIGTERM or SIGHUP that came, or 0
   absl::Time deadline_ = absl::InfiniteFuture();
 };
 
@@ -156,6 +158,12 @@ absl::Status Supervisor::Start(const std::vector<std::string>& arguments) {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int s : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&mask, s);
+  // nohup ignores it, but what is blocked comes all the same.
+  struct sigaction hangup;
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 &&
+      hangup.sa_handler != SIG_IGN) {
+    sigaddset(&mask, SIGHUP);
+  }
   if (sigprocmask(SIG_BLOCK, &mask, &old_mask_) != 0) {
     return Errno("sigprocmask");
   }
@@ -185,8 +193,8 @@ void Supervisor::HandleSignals() {
   while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) continue;
-    if (number == SIGTERM) {
-      terminated_ = true;
+    if (number == SIGTERM || number == SIGHUP) {
+      terminated_ = number;
       deadline_ = std::min(deadline_, absl::Now() + kGrace);
     }
     // A terminal has sent its SIGINT to rank 0 as well.
@@ -326,7 +334,7 @@ absl::Status Supervisor::RootCause() const {
 }
 
 LaunchEnd Supervisor::End() const {
-  if (terminated_) return {128 + SIGTERM, absl::OkStatus()};
+  if (terminated_ != 0) return {128 + terminated_, absl::OkStatus()};
   const int interrupted = InterruptedCode(children_[0].wait_status);
   if (interrupted != 0) return {interrupted, absl::OkStatus()};
   const absl::Status why = RootCause();

@@ -29,7 +29,7 @@ struct SpawnedRank {
 void ReportFailure(int report_fd, const absl::Status& why);
 
 // How a launch ended. `why` is OK when the ranks are done (exit code 0) or were
-// interrupted (130, 143).
+// interrupted (130, 143, 129 for SIGINT, SIGTERM, SIGHUP).
 struct LaunchEnd {
   int exit_code = 0;
   absl::Status why;
@@ -37,10 +37,11 @@ struct LaunchEnd {
 
 // Runs this program `world` times with `arguments` (without the program's
 // name) and --spawned, and waits. Rank 0 keeps stdin, stdout and the terminal's
-// SIGINT; the others ignore SIGINT and read nothing. SIGINT and SIGTERM that
-// were sent to this process go on to rank 0. When a rank dies or fails, the
-// others have half a second to say what they know, and are then killed; they
-// are also killed when this process dies. The process may have no other thread.
+// SIGINT; the others ignore SIGINT and read nothing. SIGINT, SIGTERM and SIGHUP
+// (but for nohup's) that were sent to this process go on to rank 0. When a rank
+// dies or fails, the others have half a second to say what they know, and are
+// then killed; they are also killed when this process dies. The process may
+// have no other thread.
 absl::StatusOr<LaunchEnd> RunRanks(const std::vector<std::string>& arguments,
                                    int world);
 

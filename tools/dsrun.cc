@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/launch.h"
+#include "runtime/launch_host.h"
 #include "runtime/manifest.h"
 #include "runtime/spawn.h"
 #include "schema/base/exit_code.h"
@@ -26,6 +27,7 @@
 #include "tools/dsrun_report.h"
 #include "tools/dsrun_session.h"
 #include "tools/dsrun_work.h"
+#include "tools/rank_stderr.h"
 #include "tools/tensor_file.h"
 
 namespace deepslice {
@@ -45,8 +47,11 @@ void SetInterrupted(int) {
 
 // Ends the process at once, as the other ranks and the supervisor expect, but
 // leaves no half-written file.
-void EndOnSignal(int number) {
+void RemoveUnfinished() {
   if (const char* path = TensorWriter::UnfinishedPath()) unlink(path);
+}
+void EndOnSignal(int number) {
+  RemoveUnfinished();
   _exit(128 + number);
 }
 
@@ -69,6 +74,16 @@ std::unique_ptr<Work> MakeWork(const DsrunOptions& o) {
   if (o.perplexity.has_value()) return NewPerplexityWork(o);
   if (o.chat) return NewChatWork(o);
   return NewGenerateWork(o);
+}
+
+// A terminal that goes away ends the process, too, but for nohup's.
+void HandleEnds() {
+  for (const int number : {SIGINT, SIGTERM}) Handle(number, EndOnSignal);
+  struct sigaction hangup;
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 &&
+      hangup.sa_handler != SIG_IGN) {
+    Handle(SIGHUP, EndOnSignal);
+  }
 }
 
 // Whether this rank's failure is news that no other rank prints: rank 0 prints
@@ -101,23 +116,39 @@ absl::Status RunSession(const DsrunOptions& options, Work& work,
                    ChromeTrace(timings, session.rank()));
 }
 
+// The signals and the terminal of the rank at `place`.
+void SettleRank(const DsrunOptions& options, const RankPlace& place,
+                const Manifest& manifest) {
+  if (place.rank == 0) {
+    HandleEnds();
+    if (!place.source.empty()) {
+      absl::FPrintF(
+          stderr, "%s\n",
+          OneLine(LaunchLine(place, Env, HostName(), manifest.plan_set_id)));
+    }
+    return;
+  }
+  // A conversation's Ctrl-C is rank 0's to understand, and goes to all.
+  if (options.chat) Handle(SIGINT, SIG_IGN);
+  if (isatty(STDERR_FILENO) != 0) {
+    PrefixStderr(absl::StrCat("[rank ", place.rank, "] "));
+  }
+}
+
 // Runs this process as the rank at `place`; returns its exit code.
 int RunRank(const DsrunOptions& options, const RankPlace& place,
             const Manifest& manifest) {
-  if (place.rank == 0) {
-    for (const int number : {SIGINT, SIGTERM}) Handle(number, EndOnSignal);
-  }
-  if (place.rank == 0 && place.world > 1) {
-    absl::FPrintF(stderr, "world %d (%s), plan set %s\n", place.world,
-                  place.source, OneLine(manifest.plan_set_id));
-  }
+  SettleRank(options, place, manifest);
   SessionOptions session_options = {
       .plan = options.plan,
       .place = place,
-      .launch_id = LaunchId(Env, manifest.plan_set_id),
+      .launch_id = LaunchId(Env, LauncherProcess(), manifest.plan_set_id),
       .threads = options.threads,
       .limits = options.limits,
       .device = options.device};
+  session_options.on_slow = [](absl::string_view text) {
+    absl::FPrintF(stderr, "warning: %s\n", text);
+  };
   if (options.spawned.has_value()) {
     session_options.sockets = options.spawned->sockets;
   }
@@ -136,6 +167,17 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
     tell(why);
     _exit(ExitCodeOf(why));
   };
+  std::optional<ParentWatch> launcher;
+  if (place.launcher_stays) {
+    launcher.emplace([&](pid_t pid) {
+      const absl::Status why = absl::UnavailableError(
+          absl::StrCat("the launcher (pid ", pid, ", ", place.source,
+                       ") has ended, and its ranks with it"));
+      if (place.rank == 0) PrintError(why);
+      RemoveUnfinished();
+      _exit(ExitCodeOf(why));
+    });
+  }
   const absl::Status status = [&]() -> absl::Status {
     try {
       DS_ASSIGN_OR_RETURN(const auto session,
@@ -165,6 +207,19 @@ absl::Status CheckHasWork(const DsrunOptions& o) {
   return absl::InvalidArgumentError(
       "nothing to do: give -p TEXT, --chat, --prompt-ids, --feed, "
       "--perplexity, or a prompt on stdin; see dsrun --help");
+}
+
+// CheckPlace, and that MASTER_ADDR is this host where no launcher has told on
+// which hosts its ranks are.
+absl::Status CheckPlaceHere(const RankPlace& place, int plan_world,
+                            const std::string& plan) {
+  DS_RETURN_IF_ERROR(CheckPlace(place, plan_world, plan));
+  const char* master = Env("MASTER_ADDR");
+  if (place.world == 1 || place.knows_hosts || master == nullptr ||
+      *master == '\0') {
+    return absl::OkStatus();
+  }
+  return Annotate(CheckMasterIsHere(master), plan);
 }
 
 int Main(int argc, char** argv) {
@@ -207,9 +262,15 @@ int Main(int argc, char** argv) {
   if (!place.ok()) return usage(place.status());
   if (place->has_value()) {
     const absl::Status fits =
-        CheckPlace(**place, manifest->world_size, options.plan);
+        CheckPlaceHere(**place, manifest->world_size, options.plan);
     if (!fits.ok()) return fail(fits);
     return RunRank(options, **place, *manifest);
+  }
+  if (options.rank_flags.spawn.has_value()) {
+    const absl::Status fits = CheckSpawn(*options.rank_flags.spawn,
+                                         manifest->world_size, options.plan);
+    if (absl::IsInvalidArgument(fits)) return usage(fits);
+    if (!fits.ok()) return fail(fits);
   }
   if (manifest->world_size == 1) {
     return RunRank(options, RankPlace(), *manifest);

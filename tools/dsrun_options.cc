@@ -27,8 +27,11 @@ constexpr char kRankHelp[] =
     "Ranks: a plan of several ranks is started whole by one dsrun, which ends "
     "when a rank\ndoes. Else each process is one rank, told by --rank R "
     "[--world-size W] [--local-rank L],\nor by the variables of torchrun, "
-    "deepspeed, mpirun or srun. Processes meet through\nMASTER_ADDR and "
-    "MASTER_PORT where set, else through the plan's name.\n"
+    "deepspeed, mpirun (Open MPI, MPICH, Intel MPI,\nMVAPICH2), srun or flux; "
+    "--spawn N starts all N here in spite of them. --local_rank=N,\nwhich "
+    "deepspeed adds, is accepted wherever it stands. Processes meet through\n"
+    "MASTER_ADDR and MASTER_PORT where set, else through the launcher's job or "
+    "the plan's\nname, on one host.\n"
     "Exit codes: 0 done, 1 failed, 2 usage, 3 bad input, 4 does not fit or "
     "unsupported,\n5 a rank failed, 130 interrupted. `-` and `_` in flags are "
     "alike.";
@@ -124,9 +127,10 @@ absl::StatusOr<bool> ParseApp(CLI::App& app,
   app.set_version_flag(
       "--version", absl::StrCat("dsrun ", DEEPSLICE_VERSION, ", plan format ",
                                 kPlanFormatVersion));
-  return ReadCommandLine(app, std::move(arguments),
-                         {.flags = {"--rank", "--world-size", "--local-rank"},
-                          .verbs = {"bench", "chat", "tokenize", "tune"}});
+  return ReadCommandLine(
+      app, std::move(arguments),
+      {.flags = {"--rank", "--world-size", "--local-rank", "--spawn"},
+       .verbs = {"bench", "chat", "tokenize", "tune"}});
 }
 
 absl::Status ParseIds(const std::string& text,
@@ -285,6 +289,7 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
   if (const auto text = TakeFlag("--spawned", &words)) {
     DS_ASSIGN_OR_RETURN(o.spawned, SpawnedRank::FromFlag(*text));
   }
+  o.rank_flags.spawn = TakeFlag("--spawn", &words);
   o.arguments = words;
   o.rank_flags.rank = TakeFlag("--rank", &words);
   o.rank_flags.world_size = TakeFlag("--world-size", &words);

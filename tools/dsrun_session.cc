@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
     }
     shm.plan_set_id = manifest.plan_set_id;
     shm.init_timeout = options.device.init_timeout;
+    shm.on_slow = options.on_slow;
     DS_ASSIGN_OR_RETURN(session->comm_, ConnectShm(shm));
   }
   return session;

@@ -30,6 +30,7 @@ struct SessionOptions {
   int threads = 0;           // 0: cores / local ranks
   RunLimits limits;          // as typed; 0: not given
   DeviceChoice device;
+  std::function<void(absl::string_view)> on_slow;  // as ShmOptions::on_slow
 };
 
 // What rank 0's work needs at most, 0 where the plan's ceiling is meant.

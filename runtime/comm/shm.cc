@@ -149,8 +149,7 @@ class ShmComm final : public Comm {
       if (r == rank_) continue;
       const bool idle = !stepping_ || (broadcast && r == 0);
       const absl::Status met = segment().WaitFor(
-          r, n, idle ? idle_patience_ : patience_,
-          [&] { TellSlow(r, call); });
+          r, n, idle ? idle_patience_ : patience_, [&] { TellSlow(r, call); });
       DS_RETURN_IF_ERROR(met);
       const uint64_t theirs = segment().rank(r).call[n % 2];
       if (theirs == call) continue;
@@ -163,10 +162,10 @@ class ShmComm final : public Comm {
 
   void TellSlow(int r, uint64_t call) {
     if (!segment().FirstToTellSlow()) return;
-    on_slow_(absl::StrCat(segment().Name(r), " is slow: the others have waited ",
-                          absl::FormatDuration(patience_.slow),
-                          " for it at step ", mine().step.load(), ", ",
-                          CallText(call)));
+    on_slow_(
+        absl::StrCat(segment().Name(r), " is slow: the others have waited ",
+                     absl::FormatDuration(patience_.slow), " for it at step ",
+                     mine().step.load(), ", ", CallText(call)));
   }
 
   absl::Status SumDirect(float* data, int64_t n, uint64_t call) {

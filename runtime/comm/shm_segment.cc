@@ -190,16 +190,16 @@ absl::Status ShmSegment::SleepFor(int other, uint32_t n,
       on_slow();
     }
     if (waited > patience.hang) {
-      result = absl::DeadlineExceededError(absl::StrCat(
-          Name(other), " kept the others waiting for ",
-          absl::FormatDuration(patience.hang), " at step ", theirs.step.load()));
+      result = absl::DeadlineExceededError(
+          absl::StrCat(Name(other), " kept the others waiting for ",
+                       absl::FormatDuration(patience.hang), " at step ",
+                       theirs.step.load()));
       Fail(result);
       break;
     }
     // Not for ever: a failure is seen even if its wake-up came too early.
     FutexWait(theirs.arrived, arrived,
-              std::min(kSleep,
-                       std::max(patience.hang, absl::Milliseconds(1))));
+              std::min(kSleep, std::max(patience.hang, absl::Milliseconds(1))));
   }
   theirs.sleepers.fetch_sub(1);
   return result;

@@ -86,8 +86,8 @@ void ShmWatch::CountBeats() {
     const uint32_t count = other.beat.load(std::memory_order_relaxed);
     if (r == options_.rank || stood_still || count != b.count) {
       b = {count, now};
-    } else if (now - b.seen >= absl::ToChronoNanoseconds(
-                                   options_.stopped_timeout) &&
+    } else if (now - b.seen >=
+                   absl::ToChronoNanoseconds(options_.stopped_timeout) &&
                other.left.load() == 0) {
       const auto process = ReadProcessStat(static_cast<pid_t>(other.pid));
       if (process.has_value() && process->state == 'T') Lose(r);
