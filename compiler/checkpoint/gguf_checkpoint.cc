@@ -15,9 +15,14 @@ namespace {
 absl::StatusOr<const GgufArchitecture*> ArchitectureOf(
     const json::Value& metadata) {
   const json::Value* name = metadata.Find("general.architecture");
-  if (name == nullptr || !name->is_string()) {
+  if (name == nullptr) {
     return absl::InvalidArgumentError(
         "general.architecture: is absent; a model file names it");
+  }
+  if (!name->is_string()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("general.architecture: found ",
+                     json::KindName(name->kind()), "; must be a string"));
   }
   const GgufArchitecture* found = FindGgufArchitecture(name->as_string());
   if (found == nullptr) {

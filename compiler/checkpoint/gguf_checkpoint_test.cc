@@ -372,15 +372,18 @@ TEST(GgufCheckpoint, KeysThatChangeTheArithmeticAreRefused) {
   DS_ASSERT_OK(with(Llama().F32("llama.logit_scale", 1)));
   DS_ASSERT_OK(with(Llama().F32("llama.logit_scale", 0)));
   DS_EXPECT_ERROR(with(Llama().F32("llama.logit_scale", 0.5)), kUnimplemented,
-                  "llama.logit_scale: found 0.5; only 1 is supported");
+                  "llama.logit_scale: found 0.5; no family here computes with "
+                  "it; supported: 1");
   constexpr uint32_t kBool = 7;
   DS_ASSERT_OK(
       with(Llama().Key("llama.attention.causal", kBool, Bytes<uint8_t>(1))));
   DS_EXPECT_ERROR(
       with(Llama().Key("llama.attention.causal", kBool, Bytes<uint8_t>(0))),
-      kUnimplemented, "llama.attention.causal: found false; only 1");
+      kUnimplemented,
+      "llama.attention.causal: found false; no family here computes with it; "
+      "supported: true");
   DS_EXPECT_ERROR(with(Llama().U32s("llama.rope.dimension_sections", {1, 2})),
-                  kUnimplemented, "found an array; only 0");
+                  kUnimplemented, "found an array; no family");
 }
 
 TEST(GgufCheckpoint, OldBlocksAreRefused) {

@@ -124,7 +124,11 @@ class Maker {
                        " items; must have one for each layer of block_count"));
     }
     for (const json::Value& item : v->items()) {
-      if (!item.is_int() || item.as_int() != v->items()[0].as_int()) {
+      if (!item.is_int()) {
+        return WrongKind(absl::StrCat(Full(key), ": items"), item,
+                         "an integer each");
+      }
+      if (item.as_int() != v->items()[0].as_int()) {
         return absl::UnimplementedError(
             absl::StrCat(Full(key),
                          ": differs between layers; models whose "
@@ -153,8 +157,10 @@ class Maker {
   absl::StatusOr<json::Value> Number(absl::string_view key) {
     const json::Value* v = Find(key);
     if (v == nullptr) return json::Value();
-    if (!v->is_number() || !std::isfinite(v->as_double())) {
-      return WrongKind(Full(key), *v, "a finite number");
+    if (!v->is_number()) return WrongKind(Full(key), *v, "a finite number");
+    if (!std::isfinite(v->as_double())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          Full(key), ": found ", v->as_double(), "; must be a finite number"));
     }
     return json::Value(Decimal(v->as_double()));
   }
@@ -325,10 +331,12 @@ class Maker {
       // Of "causal", false is no neutral value.
       if (value != row.neutral &&
           (value != 0 || row.key == "attention.causal")) {
-        return absl::UnimplementedError(absl::StrCat(
-            Full(row.key), ": found ",
-            v->is_array() ? "an array" : json::Write(*v), "; only ",
-            row.neutral, " is supported, as no family here computes with it"));
+        return absl::UnimplementedError(
+            absl::StrCat(Full(row.key), ": found ",
+                         v->is_array() ? "an array" : json::Write(*v),
+                         "; no family here computes with it; supported: ",
+                         v->is_bool() ? (row.neutral != 0 ? "true" : "false")
+                                      : absl::StrCat(row.neutral)));
       }
     }
     const json::Value* experts = Find("expert_count");
@@ -377,6 +385,10 @@ class Maker {
                        "; must be from 1 to ", limits::kVocab));
     }
     Set("vocab_size", size);
+    constexpr absl::string_view kTemplate = "tokenizer.chat_template";
+    if (const json::Value* v = file_.metadata.Find(kTemplate)) {
+      if (!v->is_string()) return WrongKind(kTemplate, *v, "a string");
+    }
     return SpecialTokens(size);
   }
 

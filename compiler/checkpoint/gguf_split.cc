@@ -165,13 +165,13 @@ absl::StatusOr<WholeGguf> ReadParts(SourceBytes source, GgufFile file,
     whole.sources.push_back(std::move(bytes));
   }
   const int64_t held = static_cast<int64_t>(whole.file.tensors.size());
-  DS_ASSIGN_OR_RETURN(const int64_t tensors,
-                      Count(whole.file, kTensorsKey, held));
-  if (tensors != held) {
+  const auto tensors = Count(whole.file, kTensorsKey, held);
+  if (!tensors.ok()) return Annotate(tensors.status(), whole.sources[0].path);
+  if (*tensors != held) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s: %s: found %d, but the %d parts hold %d tensors; the parts are of "
         "two models, download them again",
-        whole.sources[0].path, kTensorsKey, tensors, name.parts, held));
+        whole.sources[0].path, kTensorsKey, *tensors, name.parts, held));
   }
   return whole;
 }

@@ -4,9 +4,10 @@ and notes with a golden file.
 
     check_bad_files.py [--update] [--only TEXT] GENERATOR.py GOLDEN -- COMMAND...
 
-COMMAND may hold {dir} (the case's folder), {out} (a path that does not exist,
-and must not after a failure) and, as a word of its own, {flags} (the case's
-flags). The generator gives CASES and write_case(folder, name). A golden block:
+COMMAND may hold {dir} (the case's folder), {source} (the generator's source(dir,
+name), a file in it), {out} (a path that does not exist, and must not after a
+failure) and, as a word of its own, {flags} (the case's flags). The generator
+gives CASES and write_case(folder, name). A golden block:
 
     case ST-01-empty
     exit 3
@@ -28,8 +29,9 @@ import tempfile
 import time
 
 TIMEOUT_S = 60
-# What one bad file may cost beyond the cheapest case of the run.
+# What one bad file may cost beyond the cheapest case of the run, and in all.
 MEMORY_KIB = 64 * 1024
+CPU_S = 2.0
 STATUS = re.compile(r"^(?:\w+: )?[A-Z_]+: ")
 
 
@@ -77,6 +79,8 @@ def run_case(generator, command, folder, name):
         if word == "{flags}":
             words += generator.CASES[name].flags
         else:
+            if "{source}" in word:
+                word = word.replace("{source}", str(generator.source(d, name)))
             words.append(word.replace("{dir}", str(d))
                          .replace("{out}", str(out)))
     errors = pathlib.Path(folder) / (name + ".stderr")
@@ -102,6 +106,7 @@ def run_case(generator, command, folder, name):
         "message": STATUS.sub("", lines[-1]) if failed and lines else "",
         "notes": [line[6:] for line in lines if line.startswith("note: ")],
         "memory": usage.ru_maxrss,
+        "cpu": usage.ru_utime + usage.ru_stime,
         "left": failed and out.exists(),
     }
 
@@ -118,6 +123,8 @@ def complaints(got, want, baseline):
     if got["exit"] != 0:
         if got["memory"] > baseline + MEMORY_KIB:
             yield f"took {got['memory'] - baseline} KiB above the cheapest case"
+        if got["cpu"] > CPU_S:
+            yield f"took {got['cpu']:.1f} s of a processor"
         if got["left"]:
             yield "left its output folder behind"
 
