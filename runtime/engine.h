@@ -10,25 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/executor.h"
-#include "runtime/sampler.h"
+#include "runtime/request.h"
 
 namespace deepslice {
-
-enum class FinishReason { kStop, kLength, kCancelled };
-
-struct Request {
-  std::vector<int32_t> prompt;    // not empty
-  int64_t max_new_tokens = 0;     // > 0
-  std::vector<int32_t> stop_ids;  // end-of-sequence ids
-  SamplingParams sampling;
-  // Called for each new token, stop ids included; false cancels.
-  std::function<bool(int32_t id)> on_token;
-};
-
-struct Completion {
-  std::vector<int32_t> ids;  // new tokens, without the stop id that ended it
-  FinishReason finish = FinishReason::kLength;
-};
 
 // Rank 0 of a plan. Ranks above 0 call RunFollower instead: they receive each
 // step's batch from rank 0 over the comm and execute it until told to stop.
@@ -38,11 +22,12 @@ class Engine {
   static std::unique_ptr<Engine> Create(Executor* executor, Comm* comm);
   virtual ~Engine() = default;  // tells the followers to stop
 
-  // Runs all requests as one continuous batch; completions in request order.
-  // InvalidArgument (ids, lengths, parameters; with both numbers when a prompt
-  // plus max_new_tokens exceeds the sequence ceiling) before anything runs.
-  // When a step fails on any rank, this and every later call fail with its
-  // error.
+  // Runs all requests as one continuous batch; completions in request order, n
+  // of each. InvalidArgument (ids, lengths, parameters; with both numbers when
+  // a prompt plus max_new_tokens exceeds the sequence ceiling) before anything
+  // runs. What a sequence's own logits bring about (NaN) is its completion's
+  // error and no other's. When a step fails on any rank, this and every later
+  // call fail with its error.
   virtual absl::StatusOr<std::vector<Completion>> Generate(
       std::vector<Request> requests) = 0;
   // Logits of all positions of each sequence: [sum of lengths, vocab], in

@@ -35,6 +35,17 @@ constexpr double PhiloxUniform(uint64_t seed, uint64_t position) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
+// The seed of the request's answer number `answer`: the first one's is the
+// request's own, so that one answer is the same whether others are asked for.
+constexpr uint64_t SeedOfAnswer(uint64_t seed, uint32_t answer) {
+  if (answer == 0) return seed;
+  // A counter that no position of a sequence has.
+  const std::array<uint32_t, 4> words = Philox4x32(
+      {answer, 0, 0x616e7377, 1},  // "answ"
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return uint64_t{words[0]} << 32 | words[1];
+}
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_RUNTIME_PHILOX_H_

@@ -31,33 +31,131 @@ Scheduler::Scheduler(const ScheduleLimits& limits, Mode mode)
   rows_.reserve(limits.max_step_tokens);
 }
 
-int Scheduler::Add(const std::vector<int32_t>& tokens, int64_t total) {
-  const int64_t cached =
-      mode_ == Mode::kScore ? static_cast<int64_t>(tokens.size()) : total - 1;
-  Sequence s;
-  s.num_blocks = CeilDiv(cached, limits_.block_tokens);
-  DS_CHECK(s.num_blocks <= limits_.blocks_per_seq &&
-           s.num_blocks <= limits_.num_blocks && !tokens.empty());
-  s.tokens.reserve(total);
-  s.tokens = tokens;
-  sequences_.push_back(std::move(s));
-  return static_cast<int>(sequences_.size()) - 1;
+Scheduler::Group Scheduler::MakeGroup(int64_t prompt, int64_t total,
+                                      int width) const {
+  const int64_t cached = mode_ == Mode::kScore ? prompt : total - 1;
+  Group g = {};
+  g.width = g.most_live = width;
+  g.blocks = CeilDiv(cached, limits_.block_tokens);
+  g.shared_blocks = std::min(g.blocks, prompt / limits_.block_tokens);
+  return g;
+}
+
+bool Scheduler::Fits(int64_t prompt, int64_t total, int width) const {
+  const Group g = MakeGroup(prompt, total, width);
+  return g.blocks <= limits_.blocks_per_seq && width <= limits_.max_batch &&
+         g.Most(width) <= limits_.num_blocks;
+}
+
+int Scheduler::Add(const std::vector<int32_t>& tokens, int64_t total,
+                   int width) {
+  const auto prompt = static_cast<int64_t>(tokens.size());
+  DS_CHECK(Fits(prompt, total, width) && !tokens.empty());
+  Group g = MakeGroup(prompt, total, width);
+  g.first = static_cast<int>(sequences_.size());
+  for (int i = 0; i < width; ++i) {
+    Sequence& s = sequences_.emplace_back();
+    s.group = static_cast<int>(groups_.size());
+    s.tokens.reserve(total);
+  }
+  sequences_[g.first].tokens = tokens;
+  groups_.push_back(g);
+  return g.first;
+}
+
+void Scheduler::Activate(int sequence) {
+  Sequence& s = sequences_[sequence];
+  s.slot = free_slots_.back();
+  free_slots_.pop_back();
+  active_.push_back(sequence);
+  ++groups_[s.group].live;
+  --promised_slots_;
+}
+
+void Scheduler::Deactivate(int sequence) {
+  Sequence& s = sequences_[sequence];
+  Group& g = groups_[s.group];
+  const auto at = std::find(active_.begin(), active_.end(), sequence);
+  DS_CHECK(at != active_.end());
+  const size_t index = at - active_.begin();
+  if (index < decode_start_) --decode_start_;
+  active_.erase(at);
+  if (decode_start_ >= active_.size()) decode_start_ = 0;
+  int32_t* row = BlockRow(s.slot);
+  const int64_t freed = blocks_.Release(absl::MakeConstSpan(row, g.blocks));
+  std::fill_n(row, limits_.blocks_per_seq, 0);
+  free_slots_.push_back(s.slot);
+  s.slot = -1;
+  --g.live;
+  g.held -= freed;
+  promised_blocks_ += freed;
+  ++promised_slots_;
 }
 
 void Scheduler::Admit() {
-  while (next_waiting_ < static_cast<int>(sequences_.size()) &&
-         !free_slots_.empty()) {
-    Sequence& s = sequences_[next_waiting_];
+  while (next_waiting_ < groups_.size()) {
+    Group& g = groups_[next_waiting_];
+    const auto slots = static_cast<int64_t>(free_slots_.size());
     // The first in line waits for its blocks and nobody overtakes it: it would
     // starve behind shorter ones.
-    if (!blocks_.Take(
-            absl::MakeSpan(BlockRow(free_slots_.back()), s.num_blocks))) {
+    if (slots - promised_slots_ < g.width ||
+        blocks_.num_free() - promised_blocks_ < g.Most(g.width)) {
       return;
     }
-    s.slot = free_slots_.back();
-    free_slots_.pop_back();
-    active_.push_back(next_waiting_++);
+    ++next_waiting_;
+    promised_slots_ += g.width;
+    promised_blocks_ += g.Most(g.width) - g.blocks;
+    Activate(g.first);
+    g.held = g.blocks;
+    DS_CHECK(blocks_.Take(
+        absl::MakeSpan(BlockRow(sequences_[g.first].slot), g.blocks)));
   }
+}
+
+int Scheduler::Fork(int parent) {
+  const Sequence& from = sequences_[parent];
+  Group& g = groups_[from.group];
+  DS_CHECK(from.slot >= 0 && from.waits && g.live < g.most_live);
+  int child = g.first;
+  while (sequences_[child].slot >= 0 || sequences_[child].finished) ++child;
+  Sequence& to = sequences_[child];
+  const int64_t full = from.cached / limits_.block_tokens;
+  to.tokens.assign(from.tokens.begin(), from.tokens.end());
+  to.cached = full * limits_.block_tokens;
+  to.waits = true;
+  Activate(child);
+  const int32_t* shared = BlockRow(from.slot);
+  int32_t* row = BlockRow(to.slot);
+  std::copy_n(shared, full, row);
+  blocks_.Share(absl::MakeConstSpan(row, full));
+  const int64_t own = g.blocks - full;
+  DS_CHECK(blocks_.Take(absl::MakeSpan(row + full, own)));
+  g.held += own;
+  promised_blocks_ -= own;
+  return child;
+}
+
+void Scheduler::Drop(int sequence) { Deactivate(sequence); }
+
+void Scheduler::Finish(int sequence) {
+  Deactivate(sequence);
+  Sequence& s = sequences_[sequence];
+  Group& g = groups_[s.group];
+  s.finished = true;
+  promised_blocks_ -= g.Most(g.most_live) - g.Most(g.most_live - 1);
+  --promised_slots_;
+  --g.most_live;
+}
+
+void Scheduler::FinishGroup(int sequence) {
+  Group& g = groups_[sequences_[sequence].group];
+  for (int i = g.first; i < g.first + g.width; ++i) {
+    if (sequences_[i].slot >= 0) Deactivate(i);
+    sequences_[i].finished = true;
+  }
+  promised_blocks_ -= g.Most(g.most_live);
+  promised_slots_ -= g.most_live;
+  g.most_live = 0;
 }
 
 void Scheduler::Emit(int sequence, int64_t count) {
@@ -74,6 +172,7 @@ void Scheduler::Emit(int sequence, int64_t count) {
     slots_.push_back(s.slot);
   }
   s.cached += count;
+  s.waits = s.pending() == 0;
 }
 
 bool Scheduler::Next(StepBatch* batch) {
@@ -112,23 +211,10 @@ bool Scheduler::Next(StepBatch* batch) {
 }
 
 void Scheduler::Append(int sequence, int32_t token) {
-  DS_CHECK(sequences_[sequence].pending() == 0);
-  sequences_[sequence].tokens.push_back(token);
-}
-
-void Scheduler::Finish(int sequence) {
   Sequence& s = sequences_[sequence];
-  const auto at = std::find(active_.begin(), active_.end(), sequence);
-  DS_CHECK(at != active_.end());
-  const size_t index = at - active_.begin();
-  if (index < decode_start_) --decode_start_;
-  active_.erase(at);
-  if (decode_start_ >= active_.size()) decode_start_ = 0;
-  int32_t* row = BlockRow(s.slot);
-  blocks_.Release(absl::MakeConstSpan(row, s.num_blocks));
-  std::fill_n(row, limits_.blocks_per_seq, 0);
-  free_slots_.push_back(s.slot);
-  s.slot = -1;
+  DS_CHECK(s.slot >= 0 && s.waits);
+  s.tokens.push_back(token);
+  s.waits = false;
 }
 
 }  // namespace deepslice

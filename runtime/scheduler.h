@@ -23,9 +23,14 @@ struct ScheduleLimits {
   static ScheduleLimits Of(const Executor& executor);
 };
 
-// Sequences wait in the order of Add and are admitted first come, first served,
-// each with all the blocks that it can ever need, so that none runs out
-// halfway. Next and Append allocate nothing.
+// Sequences that begin with one prompt are a group: its first one runs the
+// prompt, the others fork from it, or from each other, and share the full
+// blocks that they have in common. A fork runs its tokens in the last, partly
+// filled block again, into one of its own: nothing copies cache.
+//
+// Groups wait in the order of Add and are admitted first come, first served,
+// with all the slots and blocks that they can ever need, so that none runs out
+// halfway. Next, Append and Fork allocate nothing.
 class Scheduler {
  public:
   enum class Mode {
@@ -37,10 +42,14 @@ class Scheduler {
   };
   explicit Scheduler(const ScheduleLimits& limits, Mode mode);
 
-  // Adds a sequence of these tokens that will grow to `total` at most (the last
-  // one is never run in kGenerate, so it needs no place in the cache). The
-  // caller has checked them against the limits. Returns its number: 0, 1, ...
-  int Add(const std::vector<int32_t>& tokens, int64_t total);
+  // Adds a group of `width` sequences at once, each of which will grow to
+  // `total` tokens at most (the last one is never run in kGenerate, so it needs
+  // no place in the cache). The caller has checked them against the limits.
+  // Returns the number of its first sequence, which has these tokens; the
+  // others follow.
+  int Add(const std::vector<int32_t>& tokens, int64_t total, int width = 1);
+  // Whether a group of `width` can ever be admitted.
+  bool Fits(int64_t prompt, int64_t total, int width) const;
 
   // A row of the step's logits: whose it is, and the position of its token.
   struct Row {
@@ -53,11 +62,18 @@ class Scheduler {
   bool Next(StepBatch* batch);
   absl::Span<const Row> rows() const { return rows_; }
 
-  // A new last token for an active sequence all of whose tokens have run; may be
+  // A new last token for an active sequence whose row of logits is there; may be
   // ~r, as in StepBatch::ids.
   void Append(int sequence, int32_t token);
-  // Frees slot and blocks.
+  // Another sequence of the group, with the tokens of `parent`, all of which
+  // are ids: both wait for Append. Fewer than `width` are active.
+  int Fork(int parent);
+  // Ends an active sequence; a fork may take its place.
+  void Drop(int sequence);
+  // Ends an active sequence for good.
   void Finish(int sequence);
+  // Ends what is active of its group, and nothing of it will be.
+  void FinishGroup(int sequence);
   int64_t length(int sequence) const {
     return static_cast<int64_t>(sequences_[sequence].tokens.size());
   }
@@ -66,15 +82,33 @@ class Scheduler {
   struct Sequence {
     std::vector<int32_t> tokens;
     int64_t cached = 0;  // leading tokens that have run
-    int64_t num_blocks = 0;
-    int slot = -1;
+    int slot = -1;       // -1: not active
+    int group = 0;
+    bool waits = false;  // for Append
+    bool finished = false;
 
     int64_t pending() const {
       return static_cast<int64_t>(tokens.size()) - cached;
     }
   };
+  struct Group {
+    int first, width;
+    int64_t shared_blocks;  // full ones of the prompt, in every sequence
+    int64_t blocks;         // of each sequence
+    int most_live;          // sequences at once, from now on
+    int live = 0;
+    int64_t held = 0;  // different blocks
 
+    // Blocks of `n` sequences at most.
+    int64_t Most(int64_t n) const {
+      return n == 0 ? 0 : shared_blocks + n * (blocks - shared_blocks);
+    }
+  };
+
+  Group MakeGroup(int64_t prompt, int64_t total, int width) const;
   void Admit();
+  void Activate(int sequence);
+  void Deactivate(int sequence);
   void Emit(int sequence, int64_t count);
   int32_t* BlockRow(int slot) {
     return &block_table_[slot * limits_.blocks_per_seq];
@@ -83,7 +117,10 @@ class Scheduler {
   const ScheduleLimits limits_;
   const Mode mode_;
   std::vector<Sequence> sequences_;
-  int next_waiting_ = 0;
+  std::vector<Group> groups_;
+  size_t next_waiting_ = 0;      // of groups_
+  // Of admitted groups: what they may still take.
+  int64_t promised_blocks_ = 0, promised_slots_ = 0;
   std::vector<int> active_;      // admitted, oldest first
   std::vector<int> free_slots_;  // the lowest last
   size_t decode_start_ = 0;  // where in active_ the next decode round begins

@@ -47,7 +47,7 @@ struct SamplerRecord {
   float temperature;  // 0: greedy
   int32_t top_k;      // 0: off
   float top_p;        // 1: off
-  int32_t reserved;
+  float min_p;        // 0: off
   uint64_t seed;
   uint64_t position;  // of the token to be drawn
 };

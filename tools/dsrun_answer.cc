@@ -149,6 +149,7 @@ absl::StatusOr<Answer> AnswerPrompt(Session& session,
   DS_ASSIGN_OR_RETURN(std::vector<Completion> done,
                       session.engine().Generate(std::move(requests)));
   DS_RETURN_IF_ERROR(printed);
+  DS_RETURN_IF_ERROR(done[0].error);
   if (stream != nullptr) {
     DS_RETURN_IF_ERROR(stream->Finish());
     answer.text = stream->TakeText();
@@ -169,7 +170,12 @@ absl::StatusOr<std::vector<Completion>> AnswerPrompts(
     if (!request.ok()) return Annotate(request.status(), "prompt ", i);
     requests.push_back(*std::move(request));
   }
-  return session.engine().Generate(std::move(requests));
+  DS_ASSIGN_OR_RETURN(std::vector<Completion> done,
+                      session.engine().Generate(std::move(requests)));
+  for (size_t i = 0; i < done.size(); ++i) {
+    DS_RETURN_IF_ERROR(Annotate(done[i].error, "prompt ", i));
+  }
+  return done;
 }
 
 absl::Status EndLine(absl::string_view text) {

@@ -20,8 +20,7 @@ struct StepInfo {
 struct SamplerRecord {
   float temperature;
   int top_k;
-  float top_p;
-  int reserved;
+  float top_p, min_p;
   uint64_t seed, position;
 };
 

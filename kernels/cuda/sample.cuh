@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kSampleThreads)
     double total = 0;
 #pragma unroll 1
     for (int p = 0; p < kParts; ++p) total += shared.mass[p];
-    if (!cut_k && !(sampler.top_p < 1.0f)) {
+    if (!cut_k && !(sampler.top_p < 1.0f) && !(sampler.min_p > 0)) {
       id = DrawUncut<kVocab, kParts, kChunk>(logits, shared.mass, total, id,
                                              weight, uniform, &shared.cut.scan);
     } else {
@@ -187,7 +187,8 @@ __global__ void __launch_bounds__(kSampleThreads)
                                         kMaxRows * kParts) +
                  static_cast<int64_t>(row) * 2 * kVocab;
       id = DrawCut(logits, kVocab, cut_k ? sampler.top_k : 0, sampler.top_p,
-                   weight, total, uniform, ids, ids + kVocab, &shared.cut);
+                   sampler.min_p, weight, total, uniform, ids, ids + kVocab,
+                   &shared.cut);
     }
   }
   if (threadIdx.x == 0) sampled[row] = id;

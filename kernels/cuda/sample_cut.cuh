@@ -1,5 +1,6 @@
 // Draws from the likeliest tokens of a row: the top_k, or the smallest set of
-// them with a share of top_p of the whole.
+// them with a share of top_p of the whole, or those with min_p of the largest
+// weight; whichever leaves fewest.
 //
 // One block. It counts logits by distance from the largest, gathers as many of
 // the likeliest as the cut can need, sorts them, and walks along their sums.
@@ -126,11 +127,19 @@ __device__ int SortLikeliest(const float* logits, int vocab, int limit,
   return n;
 }
 
+// Bins below it hold every weight of min_p and above.
+__device__ __forceinline__ int BinsOfMinP(float min_p) {
+  if (!(min_p > 0)) return kSampleBins;
+  // Two more: bins are computed with rounding.
+  const float bins = -logf(min_p) * kSampleBinsPerNat + 2.0f;
+  return static_cast<int>(fminf(bins, kSampleBins - 1.0f)) + 1;
+}
+
 // top_k: 0, or below vocab. total: the sum of all weights; unused with top_k.
 // ids, other: room for vocab ids each. All threads get the same id.
 __device__ int DrawCut(const float* logits, int vocab, int top_k, float top_p,
-                       const SampleWeight& weight, double total, double uniform,
-                       int* ids, int* other, SampleCut* s) {
+                       float min_p, const SampleWeight& weight, double total,
+                       double uniform, int* ids, int* other, SampleCut* s) {
   for (int b = threadIdx.x; b < kSampleBins; b += kSampleThreads) {
     s->bins[b] = 0;
   }
@@ -157,7 +166,9 @@ __device__ int DrawCut(const float* logits, int vocab, int top_k, float top_p,
         },
         1.002 * top_p * total, &s->scan);
   }
-  int limit = bin.index < 0 ? kSampleBins : bin.index + 1;
+  // All of top_k count for the share, those of min_p alone else.
+  const int most = top_k > 0 ? kSampleBins : BinsOfMinP(min_p);
+  int limit = min(most, bin.index < 0 ? kSampleBins : bin.index + 1);
 
   const auto weight_at = [&](int i) { return weight(logits[ids[i]]); };
   int size;
@@ -180,8 +191,18 @@ __device__ int DrawCut(const float* logits, int vocab, int top_k, float top_p,
       size = end.index + 1;
       break;
     }
-    if (top_k > 0 || limit == kSampleBins) break;
-    limit = kSampleBins;
+    if (top_k > 0 || limit == most) break;
+    limit = most;
+  }
+  if (min_p > 0) {
+    const SampleHit low = FirstReaching<false>(
+        size, 0.0, [&](int i) { return weight_at(i) < min_p ? 1.0 : 0.0; }, 1.0,
+        &s->scan);
+    if (low.index >= 0) size = max(1, low.index);
+    mass = FirstReaching<false>(size, 0.0, weight_at,
+                                __longlong_as_double(0x7ff0000000000000),
+                                &s->scan)
+               .sum;
   }
   const SampleHit drawn =
       FirstReaching<true>(size, 0.0, weight_at, uniform * mass, &s->scan);

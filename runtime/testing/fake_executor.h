@@ -51,7 +51,7 @@ class FakeExecutor final : public Executor {
         if (!options_.keeps_sampled || ~id >= Ssize(drawn_)) {
           return absl::InvalidArgumentError(absl::StrCat("id ", id));
         }
-        id = drawn_[~id];
+        id = drawn_[~id];  // may be kNoSampledId: nobody takes what follows
       }
       Cell(batch, batch.slots[t], batch.positions[t]) = id;
     }

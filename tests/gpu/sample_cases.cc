@@ -29,12 +29,14 @@ std::vector<float> MakeLogits(Logits kind, int64_t vocab, Random* random) {
 
 std::vector<SamplingParams> AllParams(int64_t vocab) {
   std::vector<SamplingParams> all(1);  // greedy
-  const auto add = [&](float temperature, int64_t k, float p) {
+  const auto add = [&](float temperature, int64_t k, float p,
+                       float min_p = 0) {
     SamplingParams s;
     s.greedy = false;
     s.temperature = temperature;
     s.top_k = static_cast<int32_t>(k);
     s.top_p = p;
+    s.min_p = min_p;
     s.seed = 1000003 * all.size() + (1ull << 40);
     all.push_back(s);
   };
@@ -54,6 +56,12 @@ std::vector<SamplingParams> AllParams(int64_t vocab) {
   add(1e-3f, 0, 0.9f);
   add(1e-30f, 3, 0.9f);
   add(1.0f, 0, 1e-6f);
+  add(1.0f, 0, 1.0f, 0.05f);
+  add(0.8f, 0, 0.9f, 0.1f);
+  add(1.5f, 40, 0.95f, 0.02f);
+  add(1.0f, 40, 1.0f, 0.3f);
+  add(30.0f, 0, 1.0f, 1e-30f);  // beyond the bins
+  add(2.0f, 0, 1.0f, 1.0f);     // the largest alone, and its equals
   return all;
 }
 
