@@ -19,6 +19,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/plan_buffer.h"
 #include "compiler/plan_folder.h"
+#include "compiler/plan_lock.h"
 #include "compiler/random_weights.h"
 #include "compiler/target.h"
 #include "ir/printer.h"
@@ -192,10 +193,12 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
         "--tp %d: allowed are 1 to %d", o.tp, limits::kWorldSize));
   }
   const bool writes = o.stop_after.empty();
+  std::unique_ptr<PlanLock> lock;
   if (writes) {
     DS_RETURN_IF_ERROR(CheckOutputApart(o));
     // Refuses an output that exists before anything is read.
     DS_RETURN_IF_ERROR(PlanFolder::Create(o.output, o.force).status());
+    DS_ASSIGN_OR_RETURN(lock, PlanLock::Take(o.output));
   }
 
   DS_ASSIGN_OR_RETURN(

@@ -2,11 +2,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -29,6 +27,11 @@ std::atomic<bool> interrupted{false};
 // Bytes between hints to the disk to begin writing.
 constexpr uint64_t kWriteBehind = 16 << 20;
 
+// A temporary name begins with as many bytes of the plan's.
+constexpr size_t kStemBytes = 64;
+// Ends the temporary name of an old plan that makes room for a new one.
+constexpr absl::string_view kAside = ".old";
+
 std::string ErrnoText(int error) { return std::strerror(error); }
 
 // A flat folder and its files.
@@ -42,19 +45,29 @@ void RemoveFolder(const std::string& path) {
   rmdir(path.c_str());
 }
 
-// Temporary folders for `base` in `parent` whose maker was killed: nobody holds
-// their lock. Process numbers would not tell, as containers share folders.
+// Temporary folders and files for `base` in `parent` whose maker was killed:
+// nobody holds their lock. Process numbers would not tell, as containers share
+// folders.
+// What was moved aside to make room for a plan that then did not come goes
+// back.
 void RemoveStale(const std::string& parent, absl::string_view base) {
-  const std::string prefix = absl::StrCat(".", base.substr(0, 64), ".tmp-");
+  const std::string prefix =
+      absl::StrCat(".", base.substr(0, kStemBytes), ".tmp-");
   const auto names = ListDirectory(parent);
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     if (!absl::StartsWith(name, prefix)) continue;
     const std::string path = JoinPath(parent, name);
     const int fd =
-        open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) continue;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) RemoveFolder(path);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+      const bool back =
+          absl::EndsWith(name, kAside) && base.size() <= kStemBytes &&
+          renameat2(AT_FDCWD, path.c_str(), AT_FDCWD,
+                    JoinPath(parent, base).c_str(), RENAME_NOREPLACE) == 0;
+      if (!back && unlink(path.c_str()) != 0) RemoveFolder(path);
+    }
     close(fd);
   }
 }
@@ -143,6 +156,8 @@ absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
     return absl::NotFoundError(absl::StrFormat(
         "%s: its folder %s does not exist", path, folder->parent_));
   }
+  // First, as it may bring an old plan back.
+  RemoveStale(folder->parent_, base);
   struct stat st;
   if (lstat(folder->path_.c_str(), &st) == 0 && S_ISLNK(st.st_mode)) {
     return absl::FailedPreconditionError(absl::StrFormat(
@@ -176,12 +191,11 @@ absl::StatusOr<std::unique_ptr<PlanFolder>> PlanFolder::Create(
       }
     }
   }
-  RemoveStale(folder->parent_, base);
   // Another process may hold such a name, and in a container every
   // process has the same number. Cut, so that it is none too long.
   const std::string stem =
-      absl::StrFormat("%s/.%s.tmp-%d", folder->parent_, base.substr(0, 64),
-                      static_cast<int>(getpid()));
+      absl::StrFormat("%s/.%s.tmp-%d", folder->parent_,
+                      base.substr(0, kStemBytes), static_cast<int>(getpid()));
   folder->temporary_ = stem;
   for (int i = 1; lstat(folder->temporary_.c_str(), &st) == 0; ++i) {
     folder->temporary_ = absl::StrCat(stem, "-", i);
@@ -212,6 +226,7 @@ absl::StatusOr<FolderFile*> PlanFolder::Add(const std::string& name,
           absl::StrCat(parent_, ": can't write here: ", ErrnoText(errno)));
     }
     file->path_ = path;
+    flock(file->fd_, LOCK_EX | LOCK_NB);  // while it is open, it is no leftover
   }
   FolderFile* out = file.get();
   files_.push_back(std::move(file));
@@ -264,21 +279,27 @@ absl::Status PlanFolder::Commit() {
   DS_RETURN_IF_ERROR(SyncFolder(temporary_));
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
-    if ((error != ENOTEMPTY && error != EEXIST) || !replace_) {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("%s: appeared while the plan was made (%s)", path_,
-                          ErrnoText(error)));
+    if (error != ENOTEMPTY && error != EEXIST && error != ENOTDIR) {
+      return absl::InternalError(absl::StrFormat("%s: can't get its name: %s",
+                                                 path_, ErrnoText(error)));
+    }
+    if (!replace_ || error == ENOTDIR) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "%s: appeared while the plan was made; name another folder", path_));
     }
     // The old plan stays whole until the new one has its name.
-    if (syscall(SYS_renameat2, AT_FDCWD, temporary_.c_str(), AT_FDCWD,
-                path_.c_str(), RENAME_EXCHANGE) != 0) {
-      const std::string old = absl::StrCat(temporary_, ".old");
+    if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(),
+                  RENAME_EXCHANGE) != 0) {
+      const std::string old = absl::StrCat(temporary_, kAside);
       const bool moved = rename(path_.c_str(), old.c_str()) == 0;
       if (!moved || rename(temporary_.c_str(), path_.c_str()) != 0) {
-        const absl::Status failed = absl::InternalError(
-            absl::StrCat(path_, ": can't be replaced: ", ErrnoText(errno)));
-        if (moved) rename(old.c_str(), path_.c_str());
-        return failed;
+        const std::string why = ErrnoText(errno);
+        const bool lost = moved && rename(old.c_str(), path_.c_str()) != 0;
+        return absl::InternalError(absl::StrCat(
+            path_, ": can't be replaced: ", why,
+            lost ? absl::StrCat("; the old plan is in ", old,
+                                " and comes back with the next dscompile")
+                 : "; the old plan is untouched"));
       }
       RemoveFolder(old);
     } else {
@@ -287,7 +308,14 @@ absl::Status PlanFolder::Commit() {
   }
   made_temporary_ = false;
   for (const auto& f : files_) f->path_.clear();
-  return SyncFolder(parent_);
+  if (const absl::Status synced = SyncFolder(parent_); !synced.ok()) {
+    return absl::InternalError(
+        absl::StrCat(path_,
+                     ": the plan is made, but may not outlast a power "
+                     "cut: ",
+                     synced.message()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace deepslice
