@@ -4,15 +4,28 @@
 #include <algorithm>
 #include <functional>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/text/byte_level.h"
 #include "runtime/text/utf8.h"
 
 namespace deepslice {
 namespace {
 
+using token_model::kSpaceSymbol;
+
 constexpr uint64_t kEmpty = UINT64_MAX;
 // Below this many symbols a scan over all ranks beats the heap.
 constexpr size_t kShortWord = 32;
+
+// A symbol that is never merged: one that a user defined, as sentencepiece
+// finds it, or a character that is no token and in no merge. Ids are below
+// 2^25.
+constexpr int32_t kFrozen = 1 << 30;
+int32_t UnknownSymbol(uint32_t cp) { return -2 - static_cast<int32_t>(cp); }
+uint32_t UnknownCharacter(int32_t symbol) {
+  return static_cast<uint32_t>(-2 - symbol);
+}
 
 uint64_t PairKey(int32_t left, int32_t right) {
   return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
@@ -34,14 +47,64 @@ Bpe::Bpe(const TokenizerSpec& spec, const TokenIndex& index, bool raw_bytes)
   while ((size_t{1} << bits) < 2 * spec.merges.size()) ++bits;
   slots_.assign(size_t{1} << bits, {kEmpty, kNoRank, 0});
   shift_ = 64 - bits;
+  uint32_t rank = 0;
   for (size_t i = 0; i < spec.merges.size(); ++i) {
-    Insert(spec.merges[i], static_cast<uint32_t>(i));
+    const BpeMerge& m = spec.merges[i];
+    if (i > 0 && !m.same_rank) ++rank;
+    Insert(m, rank);
+    unused_ |= (spec.token_bits[m.merged] & kTokenUnused) != 0;
   }
   for (int b = 0; b < 256; ++b) {
     std::string text;
     AppendUtf8(ByteLevelCharacter(static_cast<uint8_t>(b)), &text);
-    byte_ids_[b] = ModelToken(text);
+    byte_ids_[b] = token_model::Find(spec, index, text);
   }
+  if (spec.byte_fallback) {
+    fallback_ids_ = token_model::ByteTokens(spec, index);
+  }
+  affixes_ =
+      !spec.continuing_prefix.empty() || !spec.end_of_word_suffix.empty();
+  for (size_t i = 0; i < spec.extra_symbols.size(); ++i) {
+    extra_.emplace(spec.extra_symbols[i],
+                   spec.vocab_size() + static_cast<int32_t>(i));
+  }
+  if (spec.sentencepiece) {
+    std::vector<std::pair<absl::string_view, int32_t>> keys;
+    for (int32_t id = 0; id < spec.vocab_size(); ++id) {
+      if (spec.token_bits[id] & kTokenUserDefined && !spec.token(id).empty()) {
+        keys.emplace_back(spec.token(id), id);
+      }
+    }
+    if (!keys.empty()) user_defined_.Build(std::move(keys));
+  }
+  cuts_ = CanCut();
+}
+
+// No merge, token or run of unknown characters may reach over the border.
+bool Bpe::CanCut() const {
+  if (raw_bytes_ || affixes_ || unused_ || spec_.ignore_merges ||
+      token_model::Find(spec_, index_, kSpaceSymbol) < 0) {
+    return false;
+  }
+  const auto text = [&](int32_t symbol) {
+    std::string out;
+    if (symbol < spec_.vocab_size()) return std::string(spec_.token(symbol));
+    AppendUtf8(spec_.extra_symbols[symbol - spec_.vocab_size()], &out);
+    return out;
+  };
+  for (const BpeMerge& m : spec_.merges) {
+    if (absl::StartsWith(text(m.right), kSpaceSymbol) &&
+        !absl::EndsWith(text(m.left), kSpaceSymbol)) {
+      return false;
+    }
+  }
+  for (int32_t id = 0; id < spec_.vocab_size(); ++id) {
+    if ((spec_.token_bits[id] & kTokenUserDefined) &&
+        spec_.token(id).find(kSpaceSymbol) != absl::string_view::npos) {
+      return false;
+    }
+  }
+  return true;
 }
 
 size_t Bpe::SlotOf(int32_t left, int32_t right) const {
@@ -58,34 +121,106 @@ void Bpe::Insert(const BpeMerge& merge, uint32_t rank) {
                                              rank, merge.merged};
 }
 
-int32_t Bpe::ModelToken(absl::string_view text) const {
-  const auto it = index_.find(text);
-  if (it == index_.end()) return -1;
-  return spec_.token_bits[it->second] & kTokenInModel ? it->second : -1;
+uint32_t Bpe::RankOf(int32_t left, int32_t right, Scratch* s) const {
+  if ((left | right) < 0) return kNoRank;
+  const Slot& slot = Find(left, right);
+  if (unused_ && slot.rank != kNoRank &&
+      (spec_.token_bits[slot.merged] & kTokenUnused)) {
+    s->unmerge[slot.merged] = {left, right};
+  }
+  return slot.rank;
 }
 
-// The word as single characters. Unknown ones become unk_id, neighbours one
-// when fuse_unk, or vanish when there is no unk_id.
-void Bpe::Symbols(absl::string_view word, std::vector<int32_t>* ids) const {
-  ids->clear();
-  bool after_unknown = false;
-  const auto add = [&](int32_t id) {
-    if (id >= 0) {
-      ids->push_back(id);
-      after_unknown = false;
-    } else if (spec_.unk_id >= 0) {
-      if (!after_unknown || !spec_.fuse_unk) ids->push_back(spec_.unk_id);
-      after_unknown = true;
-    }
-  };
-  if (raw_bytes_) {
-    for (char c : word) add(byte_ids_[static_cast<uint8_t>(c)]);
+void Bpe::Symbols(absl::string_view word, Scratch* s) const {
+  s->ids.clear();
+  if (spec_.sentencepiece) {
+    SentencePieceSymbols(word, s);
   } else {
+    PublishedSymbols(word, s);
+  }
+}
+
+// Unknown characters become unk_id, neighbours one when fuse_unk, or vanish
+// when there is no unk_id. An unknown one is written when the next known one
+// comes, as the published tokenizers do: bytes of a fallback go before it.
+void Bpe::PublishedSymbols(absl::string_view word, Scratch* s) const {
+  std::vector<int32_t>* ids = &s->ids;
+  int pending = 0;  // unknown tokens that are not written yet: 0 or 1
+  const auto unknown = [&] {
+    if (spec_.unk_id < 0) return;
+    if (pending == 1 && !spec_.fuse_unk) ids->push_back(spec_.unk_id);
+    pending = 1;
+  };
+  const auto known = [&](int32_t id) {
+    if (pending == 1) ids->push_back(spec_.unk_id);
+    pending = 0;
+    ids->push_back(id);
+  };
+  const auto fall_back = [&](absl::string_view text) {
+    if (!spec_.byte_fallback) return false;
+    for (char c : text) {
+      if (fallback_ids_[static_cast<uint8_t>(c)] < 0) return false;
+    }
+    for (char c : text) ids->push_back(fallback_ids_[static_cast<uint8_t>(c)]);
+    return true;
+  };
+  if (raw_bytes_ && !affixes_) {
+    for (char c : word) {
+      const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
+      if (id >= 0) {
+        known(id);
+        continue;
+      }
+      std::string text;
+      AppendByteLevel(absl::string_view(&c, 1), &text);
+      if (!fall_back(text)) unknown();
+    }
+  } else {
+    if (raw_bytes_) {
+      s->mapped.clear();
+      AppendByteLevel(word, &s->mapped);
+      word = s->mapped;
+    }
+    std::string affixed;
     for (size_t pos = 0; pos < word.size();) {
       const size_t size = DecodeUtf8(word, pos).size;
-      add(ModelToken(word.substr(pos, size)));
+      absl::string_view text = word.substr(pos, size);
+      if (affixes_) {
+        affixed = absl::StrCat(
+            pos > 0 ? spec_.continuing_prefix : "", text,
+            pos + size == word.size() ? spec_.end_of_word_suffix : "");
+        text = affixed;
+      }
+      const int32_t id = token_model::Find(spec_, index_, text);
+      if (id >= 0) {
+        known(id);
+      } else if (!fall_back(text)) {
+        unknown();
+      }
       pos += size;
     }
+  }
+  if (pending == 1) ids->push_back(spec_.unk_id);
+}
+
+void Bpe::SentencePieceSymbols(absl::string_view word, Scratch* s) const {
+  for (size_t pos = 0; pos < word.size();) {
+    size_t size = 0;
+    const int32_t symbol =
+        user_defined_.empty() ? -1 : user_defined_.Longest(word, pos, &size);
+    if (symbol >= 0) {
+      s->ids.push_back(symbol | kFrozen);
+      pos += size;
+      continue;
+    }
+    const CodePoint c = DecodeUtf8(word, pos);
+    int32_t id = token_model::Find(spec_, index_, word.substr(pos, c.size));
+    if (id < 0) {
+      const auto it = extra_.find(c.value);
+      id = it == extra_.end() ? UnknownSymbol(c.value) : it->second;
+    }
+    s->ids.push_back(id);
+    pos += c.size;
   }
 }
 
@@ -93,7 +228,7 @@ void Bpe::MergeShort(Scratch* s) const {
   size_t n = s->ids.size();
   s->ranks.resize(n);
   for (size_t i = 0; i + 1 < n; ++i) {
-    s->ranks[i] = RankOf(s->ids[i], s->ids[i + 1]);
+    s->ranks[i] = RankOf(s->ids[i], s->ids[i + 1], s);
   }
   while (n > 1) {
     const auto best =
@@ -106,13 +241,14 @@ void Bpe::MergeShort(Scratch* s) const {
     std::copy(s->ranks.begin() + i + 2, s->ranks.begin() + n,
               s->ranks.begin() + i + 1);
     --n;
-    if (i + 1 < n) s->ranks[i] = RankOf(s->ids[i], s->ids[i + 1]);
-    if (i > 0) s->ranks[i - 1] = RankOf(s->ids[i - 1], s->ids[i]);
+    if (i > 0) s->ranks[i - 1] = RankOf(s->ids[i - 1], s->ids[i], s);
+    if (i + 1 < n) s->ranks[i] = RankOf(s->ids[i], s->ids[i + 1], s);
   }
   s->ids.resize(n);
 }
 
 void Bpe::MergeLong(Scratch* s) const {
+  constexpr int32_t kGone = INT32_MAX;
   const auto n = static_cast<int32_t>(s->ids.size());
   s->ranks.assign(n, kNoRank);
   s->previous.resize(n);
@@ -124,14 +260,14 @@ void Bpe::MergeLong(Scratch* s) const {
   for (int32_t i = 0; i < n; ++i) {
     s->previous[i] = i - 1;
     s->next[i] = i + 1;
-    if (i + 1 < n) s->ranks[i] = RankOf(s->ids[i], s->ids[i + 1]);
+    if (i + 1 < n) s->ranks[i] = RankOf(s->ids[i], s->ids[i + 1], s);
     if (s->ranks[i] != kNoRank) s->heap.push_back(entry(s->ranks[i], i));
   }
   const auto later = std::greater<uint64_t>();
   std::make_heap(s->heap.begin(), s->heap.end(), later);
   const auto update = [&](int32_t i) {
     const int32_t j = s->next[i];
-    s->ranks[i] = j < n ? RankOf(s->ids[i], s->ids[j]) : kNoRank;
+    s->ranks[i] = j < n ? RankOf(s->ids[i], s->ids[j], s) : kNoRank;
     if (s->ranks[i] == kNoRank) return;
     s->heap.push_back(entry(s->ranks[i], i));
     std::push_heap(s->heap.begin(), s->heap.end(), later);
@@ -145,18 +281,56 @@ void Bpe::MergeLong(Scratch* s) const {
     if (s->ranks[i] != top >> 32) continue;
     const int32_t j = s->next[i];
     s->ids[i] = Find(s->ids[i], s->ids[j]).merged;
-    s->ids[j] = -1;
+    s->ids[j] = kGone;
     s->ranks[j] = kNoRank;
     s->next[i] = s->next[j];
     if (s->next[i] < n) s->previous[s->next[i]] = i;
-    update(i);
     if (s->previous[i] >= 0) update(s->previous[i]);
+    update(i);
   }
-  s->ids.erase(std::remove(s->ids.begin(), s->ids.end(), -1), s->ids.end());
+  s->ids.erase(std::remove(s->ids.begin(), s->ids.end(), kGone), s->ids.end());
 }
 
-void Bpe::Encode(absl::string_view word, Scratch* s,
-                 std::vector<int32_t>* out) const {
+// sentencepiece's last step: unused tokens fall apart again, unknown characters
+// become bytes or, a run of them, one unknown token.
+void Bpe::Emit(int32_t symbol, const Scratch& s, int depth, bool* after_unknown,
+               std::vector<int32_t>* out) const {
+  if (symbol >= kFrozen) symbol -= kFrozen;
+  if (symbol >= 0 && symbol < spec_.vocab_size()) {
+    if (spec_.token_bits[symbol] & kTokenUnused) {
+      const auto it = s.unmerge.find(symbol);
+      // A token's parts are shorter than it is; the depth bounds damage.
+      if (it != s.unmerge.end() && depth < 8192) {
+        Emit(it->second.first, s, depth + 1, after_unknown, out);
+        Emit(it->second.second, s, depth + 1, after_unknown, out);
+        return;
+      }
+    }
+    out->push_back(symbol);
+    *after_unknown = false;
+    return;
+  }
+  std::string text;
+  AppendUtf8(symbol < 0 ? UnknownCharacter(symbol)
+                        : spec_.extra_symbols[symbol - spec_.vocab_size()],
+             &text);
+  bool bytes = spec_.byte_fallback;
+  for (char c : text) {
+    bytes = bytes && fallback_ids_[static_cast<uint8_t>(c)] >= 0;
+  }
+  if (bytes) {
+    for (char c : text) {
+      out->push_back(fallback_ids_[static_cast<uint8_t>(c)]);
+    }
+    *after_unknown = false;
+    return;
+  }
+  if (spec_.unk_id >= 0 && !*after_unknown) out->push_back(spec_.unk_id);
+  *after_unknown = true;
+}
+
+absl::Status Bpe::Encode(absl::string_view word, Scratch* s,
+                         std::vector<int32_t>* out) const {
   if (spec_.ignore_merges) {
     absl::string_view text = word;
     if (raw_bytes_) {
@@ -165,19 +339,26 @@ void Bpe::Encode(absl::string_view word, Scratch* s,
       text = s->mapped;
     }
     // Not a special token: those come from the matcher of added tokens alone.
-    const int32_t id = ModelToken(text);
+    const int32_t id = token_model::Find(spec_, index_, text);
     if (id >= 0 && !(spec_.token_bits[id] & kTokenSpecial)) {
       out->push_back(id);
-      return;
+      return absl::OkStatus();
     }
   }
-  Symbols(word, &s->ids);
+  if (unused_) s->unmerge.clear();
+  Symbols(word, s);
   if (s->ids.size() <= kShortWord) {
     MergeShort(s);
   } else {
     MergeLong(s);
   }
-  out->insert(out->end(), s->ids.begin(), s->ids.end());
+  if (!spec_.sentencepiece) {
+    out->insert(out->end(), s->ids.begin(), s->ids.end());
+    return absl::OkStatus();
+  }
+  bool after_unknown = false;
+  for (int32_t symbol : s->ids) Emit(symbol, *s, 0, &after_unknown, out);
+  return absl::OkStatus();
 }
 
 }  // namespace deepslice

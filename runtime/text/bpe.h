@@ -10,31 +10,19 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "runtime/text/byte_trie.h"
+#include "runtime/text/token_model.h"
 #include "runtime/text/tokenizer_spec.h"
 
 namespace deepslice {
 
-// Text of tokens to their ids.
-using TokenIndex = absl::flat_hash_map<absl::string_view, int32_t>;
-
-// Immutable and thread-safe; `spec` and `index` outlive it.
-class Bpe {
+class Bpe final : public TokenModel {
  public:
-  // Working memory of one thread, kept from word to word.
-  struct Scratch {
-    std::vector<int32_t> ids;
-    std::vector<uint32_t> ranks;
-    std::vector<int32_t> previous, next;
-    std::vector<uint64_t> heap;
-    std::string mapped;
-  };
-
-  // `raw_bytes`: words are bytes, each the character of the byte alphabet.
   Bpe(const TokenizerSpec& spec, const TokenIndex& index, bool raw_bytes);
 
-  // Appends the ids of `word`, which is not empty.
-  void Encode(absl::string_view word, Scratch* scratch,
-              std::vector<int32_t>* out) const;
+  absl::Status Encode(absl::string_view word, Scratch* scratch,
+                      std::vector<int32_t>* out) const override;
+  bool CutsAtSpaceSymbol() const override { return cuts_; }
 
  private:
   static constexpr uint32_t kNoRank = UINT32_MAX;
@@ -50,19 +38,32 @@ class Bpe {
   }
   // Where the pair is or would be put.
   size_t SlotOf(int32_t left, int32_t right) const;
-  uint32_t RankOf(int32_t left, int32_t right) const {
-    return Find(left, right).rank;
-  }
+  // The rank of two neighbours of a word; remembers how to take back a merge
+  // that gives an unused token.
+  uint32_t RankOf(int32_t left, int32_t right, Scratch* s) const;
   void Insert(const BpeMerge& merge, uint32_t rank);
-  int32_t ModelToken(absl::string_view text) const;
-  void Symbols(absl::string_view word, std::vector<int32_t>* ids) const;
-  void MergeShort(Scratch* scratch) const;
-  void MergeLong(Scratch* scratch) const;
+  bool CanCut() const;
+
+  // The word as symbols: ids of tokens, of spec.extra_symbols, or what
+  // UnknownSymbol and FrozenSymbol of the .cc give.
+  void Symbols(absl::string_view word, Scratch* s) const;
+  void PublishedSymbols(absl::string_view word, Scratch* s) const;
+  void SentencePieceSymbols(absl::string_view word, Scratch* s) const;
+  void MergeShort(Scratch* s) const;
+  void MergeLong(Scratch* s) const;
+  void Emit(int32_t symbol, const Scratch& s, int depth, bool* after_unknown,
+            std::vector<int32_t>* out) const;
 
   const TokenizerSpec& spec_;
   const TokenIndex& index_;
   const bool raw_bytes_;
-  std::array<int32_t, 256> byte_ids_;
+  bool cuts_ = false;
+  bool unused_ = false;  // some merge gives an unused token
+  bool affixes_ = false;
+  std::array<int32_t, 256> byte_ids_;             // of the byte alphabet
+  std::vector<int32_t> fallback_ids_;             // of <0x00> to <0xFF>
+  absl::flat_hash_map<uint32_t, int32_t> extra_;  // character to symbol
+  ByteTrie user_defined_;
   std::vector<Slot> slots_;  // open addressing, a power of two
   int shift_ = 0;
 };

@@ -9,8 +9,11 @@
 
 namespace deepslice {
 
-// `text` is valid UTF-8. Linear in its size but for sorting runs of marks.
-std::string NormalizeUnicode(absl::string_view text, NormalizerKind kind);
+// `text` is valid UTF-8, `kind` one of the first four. Linear in its size but
+// for sorting runs of marks. False, and `out` as it was: the text is in that
+// form already.
+bool NormalizeUnicode(absl::string_view text, NormalizerKind kind,
+                      std::string* out);
 
 }  // namespace deepslice
 

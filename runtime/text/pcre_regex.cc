@@ -36,6 +36,10 @@ struct Regex::Code {
   ~Code() { pcre2_code_free(code); }
   pcre2_code* code = nullptr;
   bool jit = false;
+  bool matches_empty = true;
+  // Bytes that a match can start with; nothing else is known of it.
+  bool any_first = true;
+  bool first[256] = {};
 };
 
 struct Regex::Matcher::State {
@@ -62,6 +66,39 @@ struct Regex::Matcher::State {
 Regex::Regex(std::unique_ptr<Code> code) : code_(std::move(code)) {}
 Regex::~Regex() = default;
 
+namespace {
+
+constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE |
+                              PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE;
+
+}  // namespace
+
+// What PCRE2 knows of the first byte, which it works out for patterns that are
+// not anchored alone.
+void Regex::FindFirstBytes(absl::string_view pcre, Code* code) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* free =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre.data()), pcre.size(),
+                    kOptions, &error, &offset, nullptr);
+  if (free == nullptr) return;
+  uint32_t empty = 1, type = 0;
+  const uint8_t* bitmap = nullptr;
+  pcre2_pattern_info(free, PCRE2_INFO_MATCHEMPTY, &empty);
+  code->matches_empty = empty != 0;
+  if (!code->matches_empty &&
+      pcre2_pattern_info(free, PCRE2_INFO_FIRSTCODETYPE, &type) == 0 &&
+      type == 0 &&
+      pcre2_pattern_info(free, PCRE2_INFO_FIRSTBITMAP, &bitmap) == 0 &&
+      bitmap != nullptr) {
+    code->any_first = false;
+    for (int b = 0; b < 256; ++b) {
+      code->first[b] = (bitmap[b / 8] >> (b % 8) & 1) != 0;
+    }
+  }
+  pcre2_code_free(free);
+}
+
 absl::StatusOr<std::unique_ptr<Regex>> Regex::Compile(
     absl::string_view pattern) {
   if (pattern.size() > kMaxPatternBytes) {
@@ -77,15 +114,14 @@ absl::StatusOr<std::unique_ptr<Regex>> Regex::Compile(
   // and $ are the borders of lines.
   code->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre.data()), pcre.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_MULTILINE |
-                        PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE,
-                    &error, &offset, nullptr);
+                    kOptions | PCRE2_ANCHORED, &error, &offset, nullptr);
   if (!code->code) {
     return absl::InvalidArgumentError(
         absl::StrCat("pattern \"", pattern, "\": ", ErrorText(error)));
   }
   // Where JIT can't have writable code, the interpreter matches the same.
   code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
+  FindFirstBytes(pcre, code.get());
   return absl::WrapUnique(new Regex(std::move(code)));
 }
 
@@ -109,6 +145,26 @@ absl::StatusOr<bool> Regex::Matcher::MatchAt(absl::string_view text, size_t pos,
   }
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   return MatchSlowly(text, pos, end);
+}
+
+absl::StatusOr<bool> Regex::Matcher::Find(absl::string_view text, size_t pos,
+                                          size_t* begin, size_t* end) {
+  const Code& code = *state_->code;
+  for (size_t p = pos; p < text.size() || code.matches_empty; ++p) {
+    if (p >= text.size()) {
+      if (p > text.size()) break;
+    } else {
+      const auto byte = static_cast<uint8_t>(text[p]);
+      if ((byte & 0xC0) == 0x80 && p > pos) continue;  // inside a character
+      if (!code.any_first && !code.first[byte]) continue;
+    }
+    DS_ASSIGN_OR_RETURN(const bool found, MatchAt(text, p, end));
+    if (found) {
+      *begin = p;
+      return true;
+    }
+  }
+  return false;
 }
 
 absl::StatusOr<bool> Regex::Matcher::MatchSlowly(absl::string_view text,

@@ -43,6 +43,9 @@ class Regex {
     // ResourceExhausted: steps in all are linear in `total_bytes`.
     absl::StatusOr<bool> MatchAt(absl::string_view text, size_t pos,
                                  size_t* end);
+    // The first match that starts at `pos` or after it.
+    absl::StatusOr<bool> Find(absl::string_view text, size_t pos, size_t* begin,
+                              size_t* end);
 
    private:
     absl::StatusOr<bool> MatchSlowly(absl::string_view text, size_t pos,
@@ -54,6 +57,7 @@ class Regex {
  private:
   struct Code;
   explicit Regex(std::unique_ptr<Code> code);
+  static void FindFirstBytes(absl::string_view pcre, Code* code);
   std::unique_ptr<Code> code_;
 };
 

@@ -67,6 +67,8 @@ TEST(Regex, TranslatesRubysSpellings) {
   EXPECT_EQ(Match("(?i:'s)", "'S"), 2);
   EXPECT_EQ(Match("(?i:'s)", "'\xC5\xBF"), 3);  // long s
   EXPECT_EQ(Match("a++b|a{1,2}?", "aab"), 3);
+  EXPECT_EQ(Match("[a-d&&[^c]]+", "abcd"), 2);
+  EXPECT_EQ(Match("x[\\p{L}&&[^\\p{Han}]]*", "xa\xE4\xBD\xA0"), 2);
   // Script, not Script_Extensions: U+30FC is Common.
   EXPECT_EQ(Match("\\p{Katakana}", "\xE3\x83\xBC"), -1);
   EXPECT_EQ(Match("\\p{Katakana}", "\xE3\x82\xA2"), 3);
@@ -86,6 +88,7 @@ TEST(Regex, RefusesByNameWhatMeansSomethingElse) {
            {"a{,2}", "no {n}"},
            {"[[:alpha:]]", "a class inside a class"},
            {"[a&&b]", "\"&&\""},
+           {"[^a&&[b]]", "\"&&\""},
            {"[\\W]", "\"\\W\" in a class"},
            {"[+-\\s]", "a range that ends in a class"},
            {"\\p{Emoji}", "property \"Emoji\""},

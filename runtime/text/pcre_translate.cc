@@ -1,6 +1,10 @@
 // From Oniguruma's Ruby syntax to PCRE2: copies what means the same, respells
-// \s, \w and scripts, refuses the rest by name.
+// \s, \w, properties and scripts, refuses the rest by name.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
@@ -11,11 +15,14 @@
 #include "absl/strings/strip.h"
 #include "runtime/text/pcre_regex.h"
 #include "runtime/text/unicode_class.h"
+#include "runtime/text/unicode_tables.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
+
+namespace tables = unicode_tables;
 
 // What stands between [ and ] for a class and for its complement.
 std::string WhiteSpaceClass(bool negated) {
@@ -33,8 +40,51 @@ std::string WhiteSpaceClass(bool negated) {
   return out;
 }
 
-// Oniguruma counts marks as word characters, PCRE2 10.42 does not.
-constexpr absl::string_view kWordClass = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
+// "L", "Lu": in the order of Category.
+constexpr absl::string_view kCategoryNames[] = {
+    "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
+    "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
+    "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
+
+// Members of a category that PCRE2's Unicode does not have yet, as ranges for
+// a class. Oniguruma, as the published tokenizers are built, knows Unicode 16.
+std::string NewMembers(absl::string_view category) {
+  static const int version = [] {
+    char text[64] = {};
+    return pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, nullptr) <= 64 &&
+                   pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, text) > 0
+               ? std::atoi(text)
+               : 0;
+  }();
+  std::string out;
+  if (version >= 16) return out;
+  for (size_t i = 0; i < tables::kNewCategoriesCount; ++i) {
+    const tables::CategoryRange& r = tables::kNewCategories[i];
+    if (absl::StartsWith(kCategoryNames[static_cast<int>(r.category)],
+                         category)) {
+      absl::StrAppendFormat(&out, "\\x{%x}-\\x{%x}", r.first, r.last);
+    }
+  }
+  return out;
+}
+
+// Oniguruma's word characters, between [ and ]: with marks, which PCRE2 10.42
+// leaves out, alphabetic symbols and, below U+0100, superscripts.
+const std::string& WordClass() {
+  static const std::string* text = [] {
+    auto* out = new std::string("\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}");
+    for (absl::string_view c : {"L", "M", "Nd", "Nl", "Pc"}) {
+      *out += NewMembers(c);
+    }
+    for (size_t i = 0; i < tables::kOtherWordsCount; ++i) {
+      absl::StrAppendFormat(out, "\\x{%x}-\\x{%x}",
+                            tables::kOtherWords[i].first,
+                            tables::kOtherWords[i].last);
+    }
+    return out;
+  }();
+  return *text;
+}
 
 bool IsCategory(absl::string_view name) {
   static const auto* names = new absl::flat_hash_set<absl::string_view>{
@@ -142,12 +192,37 @@ class Translator {
 
   absl::Status Class() {
     const size_t at = pos_;
+    std::string before;  // everything ahead of this class
+    before.swap(out_);
+    DS_RETURN_IF_ERROR(ClassBody(at));
+    if (!Looking("&&")) {
+      Copy(1);
+      out_.insert(0, before);
+      return absl::OkStatus();
+    }
+    // [a&&[b]]: an a that is a b as well. PCRE2 has no intersection.
+    const std::string first = out_ + "]";
+    out_.clear();
+    pos_ += 2;
+    if (!Looking("[") || first[1] == '^') {
+      return Refuse(at, "this \"&&\" in a class");
+    }
+    const size_t inner = pos_;
+    DS_RETURN_IF_ERROR(ClassBody(inner));
+    if (!Looking("]]")) return Refuse(at, "this \"&&\" in a class");
+    pos_ += 2;
+    out_ = absl::StrCat(before, "(?:(?=", out_, "])", first, ")");
+    return absl::OkStatus();
+  }
+
+  // From "[" to its "]" or "&&", which stay.
+  absl::Status ClassBody(size_t at) {
     Copy(1);
     if (Looking("^")) Copy(1);
     if (Looking("]")) return Refuse(at, "\"]\" as first member of a class");
     while (pos_ < in_.size() && in_[pos_] != ']') {
       if (in_[pos_] == '[') return Refuse(pos_, "a class inside a class");
-      if (Looking("&&")) return Refuse(pos_, "\"&&\" in a class");
+      if (Looking("&&")) return absl::OkStatus();
       if (RangeEndsInClass()) {
         return Refuse(pos_, "a range that ends in a class");
       }
@@ -161,7 +236,6 @@ class Translator {
       return absl::InvalidArgumentError(absl::StrCat(
           "pattern \"", in_, "\": byte ", at, ": class without \"]\""));
     }
-    Copy(1);
     return absl::OkStatus();
   }
 
@@ -189,12 +263,12 @@ class Translator {
         pos_ += 2;
         return absl::OkStatus();
       case 'w':
-        absl::StrAppend(&out_, open, kWordClass, close);
+        absl::StrAppend(&out_, open, WordClass(), close);
         pos_ += 2;
         return absl::OkStatus();
       case 'W':
         if (in_class) return Refuse(at, "\"\\W\" in a class");
-        absl::StrAppend(&out_, "[^", kWordClass, "]");
+        absl::StrAppend(&out_, "[^", WordClass(), "]");
         pos_ += 2;
         return absl::OkStatus();
       case 'v':  // the one character, not PCRE2's class
@@ -203,12 +277,15 @@ class Translator {
         return absl::OkStatus();
       case 'p':
       case 'P':
-        return Property();
+        return Property(in_class);
+      case 'd':
+      case 'D':
+        AppendProperty("Nd", c == 'D', in_class);
+        pos_ += 2;
+        return absl::OkStatus();
       case 'x':
       case 'u':
         return HexEscape(c);
-      case 'd':
-      case 'D':
       case 't':
       case 'n':
       case 'r':
@@ -233,8 +310,21 @@ class Translator {
     return Refuse(at, absl::StrCat("\"", in_.substr(at, 2), "\""));
   }
 
+  // A negated property inside a class keeps PCRE2's idea of it: a class has no
+  // way to take away.
+  void AppendProperty(absl::string_view name, bool negated, bool in_class) {
+    const std::string extra = NewMembers(name);
+    if (in_class) {
+      absl::StrAppend(&out_, negated ? "\\P{" : "\\p{", name, "}",
+                      negated ? "" : extra);
+    } else {
+      absl::StrAppend(&out_, negated ? "[^\\p{" : "[\\p{", name, "}", extra,
+                      "]");
+    }
+  }
+
   // \p{Name}, \p{^Name}, \P{Name}.
-  absl::Status Property() {
+  absl::Status Property(bool in_class) {
     const size_t at = pos_;
     const size_t end = in_.find('}', pos_);
     if (pos_ + 2 >= in_.size() || in_[pos_ + 2] != '{' ||
@@ -247,9 +337,12 @@ class Translator {
     if (!IsCategory(name) && !IsScript(name)) {
       return Refuse(at, absl::StrCat("property \"", name, "\""));
     }
-    // PCRE2 reads a bare script name as Script_Extensions.
-    absl::StrAppend(&out_, negated ? "\\P{" : "\\p{",
-                    IsScript(name) ? "sc:" : "", name, "}");
+    if (IsScript(name)) {
+      // PCRE2 reads a bare script name as Script_Extensions.
+      absl::StrAppend(&out_, negated ? "\\P{sc:" : "\\p{sc:", name, "}");
+    } else {
+      AppendProperty(name, negated, in_class);
+    }
     pos_ = end + 1;
     return absl::OkStatus();
   }

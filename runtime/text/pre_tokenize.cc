@@ -1,12 +1,15 @@
-// Pre-tokenizer steps: split by pattern, digits, byte level.
+// Pre-tokenizer steps: some cut the pieces they are given, some rewrite them.
 #include "runtime/text/pre_tokenize.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/text/byte_level.h"
+#include "runtime/text/regex_matches.h"
+#include "runtime/text/split_behavior.h"
 #include "runtime/text/unicode_class.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/status_macros.h"
@@ -16,126 +19,96 @@ namespace {
 
 using Piece = PreTokens::Piece;
 
-// GPT-2's cut into words, numbers, other characters and white space.
-constexpr absl::string_view kByteLevelPattern =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
-    "\\s+(?!\\S)|\\s+";
-
-struct Match {
-  Piece piece;
-  bool is_match;
-};
-
-// All of `text` as matches and the stretches between them.
-absl::Status FindRegex(Regex::Matcher& matcher, absl::string_view text,
-                       std::vector<Match>* out) {
-  uint32_t previous = 0;  // end of the last match
-  bool any = false;
-  size_t pos = 0;
-  const uint32_t size = static_cast<uint32_t>(text.size());
-  while (pos <= text.size()) {
-    size_t end = 0;
-    DS_ASSIGN_OR_RETURN(bool found, matcher.MatchAt(text, pos, &end));
-    // An empty match right after a match would not get on.
-    if (found && end == pos && any && previous == pos) found = false;
-    if (found) {
-      const auto begin = static_cast<uint32_t>(pos);
-      if (begin > previous) out->push_back({{previous, begin}, false});
-      previous = static_cast<uint32_t>(end);
-      any = true;
-      out->push_back({{begin, previous}, true});
-      if (end > pos) {
-        pos = end;
-        continue;
-      }
-    }
-    if (pos >= text.size()) break;
-    pos += DecodeUtf8(text, pos).size;
-  }
-  if (previous < size) out->push_back({{previous, size}, false});
-  return absl::OkStatus();
-}
-
 void FindLiteral(absl::string_view literal, absl::string_view text,
-                 std::vector<Match>* out) {
-  size_t previous = 0;
-  for (size_t pos; (pos = text.find(literal, previous)) != text.npos;) {
-    if (pos > previous) {
-      out->push_back(
-          {{static_cast<uint32_t>(previous), static_cast<uint32_t>(pos)},
-           false});
-    }
-    previous = pos + literal.size();
-    out->push_back(
-        {{static_cast<uint32_t>(pos), static_cast<uint32_t>(previous)}, true});
-  }
-  if (previous < text.size()) {
-    out->push_back(
-        {{static_cast<uint32_t>(previous), static_cast<uint32_t>(text.size())},
-         false});
+                 SplitMatches* out) {
+  for (size_t pos = 0; (pos = text.find(literal, pos)) != text.npos;) {
+    out->Add(pos, pos + literal.size());
+    pos += literal.size();
   }
 }
 
-void FindDigits(absl::string_view text, std::vector<Match>* out) {
-  uint32_t previous = 0;
+void FindClass(uint16_t bits, absl::string_view text, SplitMatches* out) {
+  const CharTable& chars = CharTable::Get();
   for (size_t pos = 0; pos < text.size();) {
     const CodePoint c = DecodeUtf8(text, pos);
-    const auto begin = static_cast<uint32_t>(pos);
+    if (chars[c.value] & bits) out->Add(pos, pos + c.size);
     pos += c.size;
-    if (!IsNumeric(c.value)) continue;
-    if (begin > previous) out->push_back({{previous, begin}, false});
-    previous = static_cast<uint32_t>(pos);
-    out->push_back({{begin, previous}, true});
-  }
-  if (previous < text.size()) {
-    out->push_back({{previous, static_cast<uint32_t>(text.size())}, false});
   }
 }
 
-// Joins neighbours as `behavior` says; `matches` are in text order.
-void Apply(const std::vector<Match>& matches, SplitBehavior behavior,
-           bool invert, std::vector<Piece>* out) {
-  std::vector<Piece> pieces;
-  bool previous = false;
-  switch (behavior) {
-    case SplitBehavior::kIsolated:
-      for (const Match& m : matches) pieces.push_back(m.piece);
-      break;
-    case SplitBehavior::kRemoved:
-      for (const Match& m : matches) {
-        if (m.is_match == invert) pieces.push_back(m.piece);
-      }
-      break;
-    case SplitBehavior::kContiguous:
-    case SplitBehavior::kMergedWithPrevious:
-      for (const Match& m : matches) {
-        const bool is_match = m.is_match != invert;
-        const bool join = behavior == SplitBehavior::kContiguous
-                              ? is_match == previous
-                              : is_match && !previous;
-        if (join && !pieces.empty()) {
-          pieces.back().end = m.piece.end;
-        } else {
-          pieces.push_back(m.piece);
-        }
-        previous = is_match;
-      }
-      break;
-    case SplitBehavior::kMergedWithNext:
-      for (auto m = matches.rbegin(); m != matches.rend(); ++m) {
-        const bool is_match = m->is_match != invert;
-        if (is_match && !previous && !pieces.empty()) {
-          pieces.back().begin = m->piece.begin;
-        } else {
-          pieces.push_back(m->piece);
-        }
-        previous = is_match;
-      }
-      std::reverse(pieces.begin(), pieces.end());
-      break;
+// White space is dropped; what is between is cut as `cut` says.
+enum class WordCut {
+  kNone,
+  kPunctuation,  // each punctuation character is a piece
+  kWords,        // runs of word characters, and of others
+};
+void CutWords(absl::string_view text, uint32_t base, WordCut cut,
+              std::vector<Piece>* out) {
+  const CharTable& chars = CharTable::Get();
+  size_t begin = 0;   // of the piece that goes on
+  uint16_t kind = 0;  // of its characters
+  const auto end_at = [&](size_t pos) {
+    if (pos > begin && kind != kCharSpace) {
+      out->push_back({base + static_cast<uint32_t>(begin),
+                      base + static_cast<uint32_t>(pos)});
+    }
+    begin = pos;
+  };
+  for (size_t pos = 0; pos < text.size();) {
+    const CodePoint c = DecodeUtf8(text, pos);
+    const uint16_t bits = chars[c.value];
+    uint16_t next = 1;
+    bool alone = false;
+    if (bits & kCharSpace) {
+      next = kCharSpace;
+    } else if (cut == WordCut::kPunctuation) {
+      alone = (bits & kCharPunctuation) != 0;
+    } else if (cut == WordCut::kWords && (bits & kCharWord)) {
+      next = kCharWord;
+    }
+    if (next != kind || alone) end_at(pos);
+    kind = next;
+    pos += c.size;
+    if (alone) {
+      end_at(pos);
+      kind = 0;
+    }
   }
-  for (const Piece& p : pieces) {
-    if (p.end > p.begin) out->push_back(p);
+  end_at(text.size());
+}
+
+void CutScripts(absl::string_view text, uint32_t base,
+                std::vector<Piece>* out) {
+  size_t begin = 0;
+  uint8_t last = 0;  // script of the characters so far
+  for (size_t pos = 0; pos < text.size();) {
+    const CodePoint c = DecodeUtf8(text, pos);
+    const uint8_t script = ScriptOf(c.value);
+    if (script != 0) {
+      if (last != 0 && script != last && pos > begin) {
+        out->push_back({base + static_cast<uint32_t>(begin),
+                        base + static_cast<uint32_t>(pos)});
+        begin = pos;
+      }
+      last = script;
+    }
+    pos += c.size;
+  }
+  out->push_back({base + static_cast<uint32_t>(begin),
+                  base + static_cast<uint32_t>(text.size())});
+}
+
+void CutLengths(absl::string_view text, uint32_t base, uint32_t length,
+                std::vector<Piece>* out) {
+  size_t begin = 0;
+  uint32_t count = 0;
+  for (size_t pos = 0; pos < text.size();) {
+    pos += DecodeUtf8(text, pos).size;
+    if (++count < length && pos < text.size()) continue;
+    out->push_back({base + static_cast<uint32_t>(begin),
+                    base + static_cast<uint32_t>(pos)});
+    begin = pos;
+    count = 0;
   }
 }
 
@@ -146,46 +119,90 @@ void AddPrefixSpaces(PreTokens* t) {
   for (Piece& p : t->pieces) {
     const auto begin = static_cast<uint32_t>(text.size());
     if (t->text[p.begin] != ' ') text.push_back(' ');
-    text.append(t->text, p.begin, p.end - p.begin);
+    text.append(t->text.data() + p.begin, p.end - p.begin);
     p = {begin, static_cast<uint32_t>(text.size())};
   }
-  t->text = std::move(text);
+  t->buffer = std::move(text);
+  t->text = t->buffer;
 }
 
 void RewriteAsByteLevel(PreTokens* t) {
   std::string text;
   for (Piece& p : t->pieces) {
     const auto begin = static_cast<uint32_t>(text.size());
-    AppendByteLevel(absl::string_view(t->text).substr(p.begin, p.end - p.begin),
-                    &text);
+    AppendByteLevel(t->text.substr(p.begin, p.end - p.begin), &text);
     p = {begin, static_cast<uint32_t>(text.size())};
   }
-  t->text = std::move(text);
+  t->buffer = std::move(text);
+  t->text = t->buffer;
 }
 
-// Cuts the pieces at every match and at every border of matches, without the
-// lists that the other behaviours need.
+// Writes spaces as the symbol of the step, one more in front of a piece where
+// the step says so, and cuts before every symbol.
+void RunMetaspace(const PreTokenizerStep& s, PreTokens* t) {
+  const std::string& symbol = s.pattern;
+  std::string text;
+  text.reserve(t->text.size() + t->text.size() / 4 + symbol.size());
+  std::vector<Piece> pieces;
+  pieces.reserve(t->pieces.size());
+  for (const Piece& p : t->pieces) {
+    const absl::string_view in = t->text.substr(p.begin, p.end - p.begin);
+    auto begin = static_cast<uint32_t>(text.size());
+    const bool here = s.prepend_scheme == PrependScheme::kAlways ||
+                      (s.prepend_scheme == PrependScheme::kFirst &&
+                       t->at_start && p.begin == 0);
+    if (here && in[0] != ' ' && !absl::StartsWith(in, symbol)) text += symbol;
+    for (size_t pos = 0; pos < in.size();) {
+      const bool space = in[pos] == ' ';
+      if (!space && !absl::StartsWith(in.substr(pos), symbol)) {
+        text.push_back(in[pos++]);
+        continue;
+      }
+      // Only the last of several symbols goes with what follows.
+      if (s.split && text.size() > begin) {
+        pieces.push_back({begin, static_cast<uint32_t>(text.size())});
+        begin = static_cast<uint32_t>(text.size());
+      }
+      text += symbol;
+      pos += space ? 1 : symbol.size();
+    }
+    pieces.push_back({begin, static_cast<uint32_t>(text.size())});
+  }
+  t->pieces = std::move(pieces);
+  t->buffer = std::move(text);
+  t->text = t->buffer;
+}
+
+// Cuts at every match and at every border of matches, without the lists that
+// the other behaviours need.
 absl::Status CutIsolated(Regex::Matcher& matcher, absl::string_view text,
                          uint32_t base, std::vector<Piece>* out) {
-  size_t pos = 0, previous = 0;
+  size_t previous = 0;
   const auto push = [&](size_t begin, size_t end) {
     if (end > begin) {
       out->push_back({base + static_cast<uint32_t>(begin),
                       base + static_cast<uint32_t>(end)});
     }
   };
-  while (pos < text.size()) {
-    size_t end = 0;
-    DS_ASSIGN_OR_RETURN(const bool found, matcher.MatchAt(text, pos, &end));
-    if (found) {  // an empty match cuts as well
-      push(previous, pos);
-      push(pos, end);
-      previous = end;
-    }
-    pos = found && end > pos ? end : pos + DecodeUtf8(text, pos).size;
-  }
+  DS_RETURN_IF_ERROR(ForEachMatch(matcher, text, [&](size_t begin, size_t end) {
+    push(previous, begin);
+    push(begin, end);
+    previous = end;
+    return true;
+  }));
   push(previous, text.size());
   return absl::OkStatus();
+}
+
+void CutByScanner(SplitScanner scanner, absl::string_view text, uint32_t base,
+                  std::vector<Piece>* out) {
+  const CharTable& chars = CharTable::Get();
+  for (size_t pos = 0; pos < text.size();) {
+    const size_t end = scanner(chars, text, pos);
+    out->push_back(
+        {base + static_cast<uint32_t>(pos), base + static_cast<uint32_t>(end)});
+    pos = end;
+  }
 }
 
 }  // namespace
@@ -193,22 +210,34 @@ absl::Status CutIsolated(Regex::Matcher& matcher, absl::string_view text,
 absl::StatusOr<PreTokenizer> PreTokenizer::Create(
     const std::vector<PreTokenizerStep>& steps) {
   PreTokenizer p;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    Step step{steps[i], nullptr};
-    const bool split = step.spec.kind == PreTokenizerKind::kSplit;
+  for (const PreTokenizerStep& spec : steps) {
+    Step step{spec, nullptr, nullptr};
+    const bool split = spec.kind == PreTokenizerKind::kSplit;
     // A literal that is not UTF-8 could cut a character in two.
-    if (split &&
-        (step.spec.pattern.empty() || !IsValidUtf8(step.spec.pattern))) {
+    if ((split || spec.kind == PreTokenizerKind::kDelimiter ||
+         spec.kind == PreTokenizerKind::kMetaspace) &&
+        (spec.pattern.empty() || !IsValidUtf8(spec.pattern))) {
       return absl::InvalidArgumentError(
-          "a Split has a pattern that is empty or not UTF-8");
+          "a pre-tokenizer has a pattern that is empty or not UTF-8");
+    }
+    if (spec.kind == PreTokenizerKind::kFixedLength && spec.length == 0) {
+      return absl::InvalidArgumentError("a FixedLength has length 0");
     }
     absl::string_view pattern;
-    if (split && step.spec.is_regex) pattern = step.spec.pattern;
-    if (step.spec.kind == PreTokenizerKind::kByteLevel && step.spec.use_regex) {
-      pattern = kByteLevelPattern;
+    if (split && spec.is_regex) pattern = spec.pattern;
+    if (spec.kind == PreTokenizerKind::kByteLevel && spec.use_regex) {
+      pattern = kGpt2Pattern;
     }
     if (!pattern.empty()) {
-      DS_ASSIGN_OR_RETURN(step.regex, Regex::Compile(pattern));
+      // Where everything is a match, "isolated" keeps what the removal of the
+      // rest keeps.
+      const bool whole =
+          !split || (spec.behavior == SplitBehavior::kIsolated) ||
+          (spec.behavior == SplitBehavior::kRemoved && spec.invert);
+      if (whole) step.scanner = FindSplitScanner(pattern);
+      if (step.scanner == nullptr) {
+        DS_ASSIGN_OR_RETURN(step.regex, Regex::Compile(pattern));
+      }
     }
     p.steps_.push_back(std::move(step));
   }
@@ -217,48 +246,92 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(
   return p;
 }
 
-absl::Status PreTokenizer::Run(PreTokens* out) const {
-  out->pieces.clear();
-  if (!out->text.empty()) {
-    out->pieces.push_back({0, static_cast<uint32_t>(out->text.size())});
-  }
-  std::vector<Match> matches;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const PreTokenizerStep& spec = steps_[i].spec;
-    const Regex* regex = steps_[i].regex.get();
-    const bool byte_level = spec.kind == PreTokenizerKind::kByteLevel;
-    if (byte_level && spec.add_prefix_space) AddPrefixSpaces(out);
-    if (regex || !byte_level) {
-      std::vector<Piece> cut;
-      std::optional<Regex::Matcher> matcher;
-      if (regex) matcher.emplace(*regex, out->text.size());
-      for (const Piece& p : out->pieces) {
-        const absl::string_view text =
-            absl::string_view(out->text).substr(p.begin, p.end - p.begin);
-        if (regex &&
-            (byte_level || spec.behavior == SplitBehavior::kIsolated)) {
-          DS_RETURN_IF_ERROR(CutIsolated(*matcher, text, p.begin, &cut));
-          continue;
-        }
-        matches.clear();
-        SplitBehavior behavior = spec.behavior;
-        if (spec.kind == PreTokenizerKind::kDigits) {
-          FindDigits(text, &matches);
-          behavior = spec.individual_digits ? SplitBehavior::kIsolated
-                                            : SplitBehavior::kContiguous;
-        } else if (regex) {
-          DS_RETURN_IF_ERROR(FindRegex(*matcher, text, &matches));
+absl::Status PreTokenizer::Cut(const Step& step, PreTokens* out) {
+  const PreTokenizerStep& spec = step.spec;
+  std::vector<Piece> cut;
+  cut.reserve(out->text.size() / 4 + 4);
+  std::optional<Regex::Matcher> matcher;
+  if (step.regex) matcher.emplace(*step.regex, out->text.size());
+  const bool isolated = spec.kind == PreTokenizerKind::kByteLevel ||
+                        spec.behavior == SplitBehavior::kIsolated;
+  SplitMatches matches;
+  for (const Piece& p : out->pieces) {
+    const absl::string_view text = out->text.substr(p.begin, p.end - p.begin);
+    if (step.scanner != nullptr) {
+      CutByScanner(step.scanner, text, p.begin, &cut);
+      continue;
+    }
+    if (step.regex && isolated) {
+      DS_RETURN_IF_ERROR(CutIsolated(*matcher, text, p.begin, &cut));
+      continue;
+    }
+    matches.Start();
+    SplitBehavior behavior = spec.behavior;
+    switch (spec.kind) {
+      case PreTokenizerKind::kSplit:
+        if (step.regex) {
+          DS_RETURN_IF_ERROR(
+              ForEachMatch(*matcher, text, [&](size_t begin, size_t end) {
+                matches.Add(begin, end);
+                return true;
+              }));
         } else {
           FindLiteral(spec.pattern, text, &matches);
         }
-        const size_t first = cut.size();
-        Apply(matches, behavior, spec.invert, &cut);
-        for (size_t k = first; k < cut.size(); ++k) {
-          cut[k].begin += p.begin;
-          cut[k].end += p.begin;
-        }
-      }
-      out->pieces = std::move(cut);
+        break;
+      case PreTokenizerKind::kDigits:
+        FindClass(kCharNumeric, text, &matches);
+        behavior = spec.individual_digits ? SplitBehavior::kIsolated
+                                          : SplitBehavior::kContiguous;
+        break;
+      case PreTokenizerKind::kPunctuation:
+        FindClass(kCharPunctuation, text, &matches);
+        break;
+      case PreTokenizerKind::kDelimiter:
+        FindLiteral(spec.pattern, text, &matches);
+        behavior = SplitBehavior::kRemoved;
+        break;
+      case PreTokenizerKind::kBert:
+        CutWords(text, p.begin, WordCut::kPunctuation, &cut);
+        continue;
+      case PreTokenizerKind::kWhitespace:
+        CutWords(text, p.begin, WordCut::kWords, &cut);
+        continue;
+      case PreTokenizerKind::kWhitespaceSplit:
+        CutWords(text, p.begin, WordCut::kNone, &cut);
+        continue;
+      case PreTokenizerKind::kUnicodeScripts:
+        CutScripts(text, p.begin, &cut);
+        continue;
+      case PreTokenizerKind::kFixedLength:
+        CutLengths(text, p.begin, spec.length, &cut);
+        continue;
+      case PreTokenizerKind::kByteLevel:
+      case PreTokenizerKind::kMetaspace:
+        cut.push_back(p);  // cut nowhere
+        continue;
+    }
+    matches.Finish(text.size());
+    matches.Apply(behavior, spec.invert, p.begin, &cut);
+  }
+  out->pieces = std::move(cut);
+  return absl::OkStatus();
+}
+
+absl::Status PreTokenizer::Run(PreTokens* out) const {
+  out->pieces.clear();
+  if (out->text.empty()) return absl::OkStatus();
+  out->pieces.push_back({0, static_cast<uint32_t>(out->text.size())});
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const bool byte_level = step.spec.kind == PreTokenizerKind::kByteLevel;
+    if (step.spec.kind == PreTokenizerKind::kMetaspace) {
+      RunMetaspace(step.spec, out);
+      continue;
+    }
+    if (byte_level && step.spec.add_prefix_space) AddPrefixSpaces(out);
+    if (!byte_level || step.spec.use_regex) {
+      DS_RETURN_IF_ERROR(Cut(step, out));
     }
     if (byte_level && i + 1 < steps_.size()) RewriteAsByteLevel(out);
   }

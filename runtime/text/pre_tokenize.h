@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/text/pcre_regex.h"
+#include "runtime/text/split_scanner.h"
 #include "runtime/text/tokenizer_spec.h"
 
 namespace deepslice {
@@ -21,8 +22,13 @@ struct PreTokens {
     uint32_t begin;
     uint32_t end;
   };
-  std::string text;
+  // The text that pieces point into: the caller's, or `buffer` once a step has
+  // rewritten it.
+  absl::string_view text;
+  std::string buffer;
   std::vector<Piece> pieces;
+  // Whether text[0] is where the whole input starts.
+  bool at_start = false;
 };
 
 // The steps of a spec, with their patterns compiled. Immutable, thread-safe.
@@ -32,6 +38,7 @@ class PreTokenizer {
   static absl::StatusOr<PreTokenizer> Create(
       const std::vector<PreTokenizerStep>& steps);
 
+  bool empty() const { return steps_.empty(); }
   // Whether pieces hold raw bytes, each to be read as a character of the byte
   // alphabet: the last step is ByteLevel. Elsewhere that step rewrites text.
   bool raw_bytes() const { return raw_bytes_; }
@@ -43,7 +50,11 @@ class PreTokenizer {
   struct Step {
     PreTokenizerStep spec;
     std::shared_ptr<const Regex> regex;  // null when the step has none
+    SplitScanner scanner = nullptr;      // matches as the regex, faster
   };
+  // Cuts the pieces where the step's matches begin and end.
+  static absl::Status Cut(const Step& step, PreTokens* out);
+
   std::vector<Step> steps_;
   bool raw_bytes_ = false;
 };

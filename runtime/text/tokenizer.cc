@@ -3,14 +3,15 @@
 #include "runtime/text/tokenizer.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/text/added_tokens.h"
-#include "runtime/text/bpe.h"
-#include "runtime/text/byte_level.h"
-#include "runtime/text/normalize.h"
+#include "runtime/text/decoder_chain.h"
+#include "runtime/text/normalizer.h"
 #include "runtime/text/pre_tokenize.h"
+#include "runtime/text/token_model.h"
 #include "runtime/text/tokenizer_spec.h"
 #include "runtime/text/utf8.h"
 #include "runtime/text/word_cache.h"
@@ -48,12 +49,7 @@ std::string CleanText(absl::string_view text, std::vector<ByteRange>* ranges) {
 
 class TableTokenizer final : public Tokenizer {
  public:
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec) {
-    DS_ASSIGN_OR_RETURN(PreTokenizer pre,
-                        PreTokenizer::Create(spec.pre_tokenizers));
-    return std::unique_ptr<Tokenizer>(
-        new TableTokenizer(std::move(spec), std::move(pre)));
-  }
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
 
   absl::StatusOr<std::vector<int32_t>> Encode(
       absl::string_view text, const EncodeOptions& options) const override {
@@ -65,17 +61,8 @@ class TableTokenizer final : public Tokenizer {
       const std::vector<ByteRange>& plain) const override;
 
   absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
-                                     bool skip_special) const override {
-    std::string raw;
-    bool first = true;
-    for (int32_t id : ids) {
-      DS_RETURN_IF_ERROR(AppendTokenBytes(id, skip_special, &first, &raw));
-    }
-    return ReplaceInvalidUtf8(raw);
-  }
-
-  absl::Status AppendTokenBytes(int32_t id, bool skip_special, bool* first,
-                                std::string* out) const override;
+                                     bool skip_special) const override;
+  std::unique_ptr<Decoding> StartDecoding(bool skip_special) const override;
 
   int32_t vocab_size() const override { return spec_.vocab_size(); }
   int32_t bos_id() const override { return spec_.bos_id; }
@@ -92,54 +79,108 @@ class TableTokenizer final : public Tokenizer {
   }
 
  private:
+  friend class TableDecoding;
+
+  // One thread's memory, kept from text to text.
   struct Work {
+    Normalizer::Text normalized;
     PreTokens pre;
-    Bpe::Scratch bpe;
+    TokenModel::Scratch scratch;
     WordCache cache;
+    std::vector<AddedSegment> raw_segments, segments;
     std::vector<int32_t> ids;
   };
+  // What is trusted in a text, and how it is read.
+  struct Trust {
+    bool parse_special;
+    const std::vector<ByteRange>& plain;
+  };
 
-  TableTokenizer(TokenizerSpec spec, PreTokenizer pre);
+  explicit TableTokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
+  absl::Status Build();
 
   bool InVocabulary(int32_t id) const { return id >= 0 && id < vocab_size(); }
 
+  std::unique_ptr<Work> TakeWork() const;
+  void GiveBack(std::unique_ptr<Work> work) const;
+
+  absl::Status EncodeClean(absl::string_view text, const Trust& trust,
+                           Work* work) const;
   // A stretch of the cleaned text, at `offset`, without raw added tokens.
   absl::Status EncodeStretch(absl::string_view text, size_t offset,
-                             bool parse_special,
-                             const std::vector<ByteRange>& plain,
-                             Work* work) const;
-  // Text without added tokens.
-  absl::Status EncodeText(absl::string_view text, Work* work) const;
+                             const Trust& trust, Work* work) const;
+  // Normalised text without added tokens.
+  absl::Status EncodeText(absl::string_view text, bool at_start,
+                          Work* work) const;
+  absl::Status EncodeWord(absl::string_view word, Work* work) const;
 
   const TokenizerSpec spec_;
-  const PreTokenizer pre_tokenizer_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
   TokenIndex index_;
-  std::unique_ptr<const Bpe> bpe_;
+  std::unique_ptr<const TokenModel> model_;
+  DecoderChain decoders_;
   AddedTokenMatcher raw_tokens_;         // matched in the text as it came
   AddedTokenMatcher normalized_tokens_;  // matched after the normaliser
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Work>> idle_;
 };
 
-TableTokenizer::TableTokenizer(TokenizerSpec spec, PreTokenizer pre)
-    : spec_(std::move(spec)), pre_tokenizer_(std::move(pre)) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> TableTokenizer::Create(
+    TokenizerSpec spec) {
+  auto tokenizer =
+      std::unique_ptr<TableTokenizer>(new TableTokenizer(std::move(spec)));
+  DS_RETURN_IF_ERROR(tokenizer->Build());
+  return std::unique_ptr<Tokenizer>(std::move(tokenizer));
+}
+
+absl::Status TableTokenizer::Build() {
+  DS_ASSIGN_OR_RETURN(normalizer_, Normalizer::Create(spec_));
+  DS_ASSIGN_OR_RETURN(pre_tokenizer_,
+                      PreTokenizer::Create(spec_.pre_tokenizers));
+  DS_ASSIGN_OR_RETURN(decoders_, DecoderChain::Create(spec_.decoders));
   index_.reserve(spec_.token_ends.size());
   for (int32_t id = 0; id < vocab_size(); ++id) {
     if (spec_.token_bits[id] != 0) index_.emplace(spec_.token(id), id);
   }
-  bpe_ = std::make_unique<Bpe>(spec_, index_, pre_tokenizer_.raw_bytes());
+  model_ = MakeTokenModel(spec_, index_, pre_tokenizer_.raw_bytes());
   for (const AddedToken& token : spec_.added) {
     std::string text(spec_.token(token.id));
     if (!token.normalized) {
       raw_tokens_.Add(token, std::move(text));
       continue;
     }
-    text = ReplaceInvalidUtf8(text);
-    for (NormalizerKind kind : spec_.normalizers) {
-      text = NormalizeUnicode(text, kind);
-    }
-    normalized_tokens_.Add(token, std::move(text));
+    Normalizer::Text normalized;
+    normalized.view = text;
+    normalized.at_start = true;
+    DS_RETURN_IF_ERROR(normalizer_.Run(&normalized));
+    normalized_tokens_.Add(token, std::string(normalized.view));
   }
   raw_tokens_.Build();
   normalized_tokens_.Build();
+  return absl::OkStatus();
+}
+
+std::unique_ptr<TableTokenizer::Work> TableTokenizer::TakeWork() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (idle_.empty()) return std::make_unique<Work>();
+  std::unique_ptr<Work> work = std::move(idle_.back());
+  idle_.pop_back();
+  return work;
+}
+
+void TableTokenizer::GiveBack(std::unique_ptr<Work> work) const {
+  // What a huge text took is not kept.
+  constexpr size_t kKeep = 1 << 20;
+  if (work->normalized.buffer.capacity() > kKeep ||
+      work->pre.buffer.capacity() > kKeep ||
+      work->scratch.ids.capacity() > kKeep ||
+      work->scratch.path.capacity() > kKeep ||
+      work->pre.pieces.capacity() > kKeep) {
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (idle_.size() < 16) idle_.push_back(std::move(work));
 }
 
 absl::StatusOr<std::vector<int32_t>> TableTokenizer::EncodeWithPlainRanges(
@@ -159,119 +200,195 @@ absl::StatusOr<std::vector<int32_t>> TableTokenizer::EncodeWithPlainRanges(
     }
     previous = r.end;
   }
-  std::vector<ByteRange> ranges = plain;
+  std::vector<ByteRange> moved;
   std::string cleaned;
-  if (!IsValidUtf8(text)) {
-    cleaned = CleanText(text, &ranges);
+  const bool clean = IsValidUtf8(text);
+  if (!clean) {
+    moved = plain;
+    cleaned = CleanText(text, &moved);
     text = cleaned;
   }
-  Work work;
-  work.cache.Reset(text.size());
-  if (options.add_special) work.ids = spec_.prefix_ids;
-  std::vector<AddedSegment> segments;
+  std::unique_ptr<Work> work = TakeWork();
+  work->cache.Expect(text.size());
+  work->ids.clear();
+  if (options.add_special) work->ids = spec_.prefix_ids;
+  DS_RETURN_IF_ERROR(EncodeClean(
+      text, {options.parse_special, clean ? plain : moved}, work.get()));
+  if (options.add_special) {
+    work->ids.insert(work->ids.end(), spec_.suffix_ids.begin(),
+                     spec_.suffix_ids.end());
+  }
+  std::vector<int32_t> ids = work->ids;
+  GiveBack(std::move(work));
+  return ids;
+}
+
+absl::Status TableTokenizer::EncodeClean(absl::string_view text,
+                                         const Trust& trust, Work* work) const {
+  if (raw_tokens_.empty()) return EncodeStretch(text, 0, trust, work);
+  work->raw_segments.clear();
   raw_tokens_.Split(
       text,
       [&](const AddedToken& token, size_t begin, size_t end) {
         return !token.special ||
-               (options.parse_special && !Touches(ranges, begin, end));
+               (trust.parse_special && !Touches(trust.plain, begin, end));
       },
-      &segments);
-  for (const AddedSegment& s : segments) {
-    if (s.id >= 0) {
-      work.ids.push_back(s.id);
-    } else {
-      DS_RETURN_IF_ERROR(EncodeStretch(text.substr(s.begin, s.end - s.begin),
-                                       s.begin, options.parse_special, ranges,
-                                       &work));
-    }
-  }
-  if (options.add_special) {
-    work.ids.insert(work.ids.end(), spec_.suffix_ids.begin(),
-                    spec_.suffix_ids.end());
-  }
-  return std::move(work.ids);
-}
-
-absl::Status TableTokenizer::EncodeStretch(absl::string_view text,
-                                           size_t offset, bool parse_special,
-                                           const std::vector<ByteRange>& plain,
-                                           Work* work) const {
-  const size_t size = text.size();
-  std::string normalized;
-  bool changed = false;
-  for (NormalizerKind kind : spec_.normalizers) {
-    std::string next = NormalizeUnicode(text, kind);
-    changed = changed || next != text;
-    normalized = std::move(next);
-    text = normalized;
-  }
-  if (normalized_tokens_.empty()) return EncodeText(text, work);
-  std::vector<AddedSegment> segments;
-  normalized_tokens_.Split(
-      text,
-      [&](const AddedToken& token, size_t begin, size_t end) {
-        if (!token.special) return true;
-        if (!parse_special) return false;
-        // Offsets of changed text no longer say who wrote it.
-        return changed ? !Touches(plain, offset, offset + size)
-                       : !Touches(plain, offset + begin, offset + end);
-      },
-      &segments);
-  for (const AddedSegment& s : segments) {
+      &work->raw_segments);
+  for (const AddedSegment& s : work->raw_segments) {
     if (s.id >= 0) {
       work->ids.push_back(s.id);
     } else {
-      DS_RETURN_IF_ERROR(
-          EncodeText(text.substr(s.begin, s.end - s.begin), work));
+      DS_RETURN_IF_ERROR(EncodeStretch(text.substr(s.begin, s.end - s.begin),
+                                       s.begin, trust, work));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status TableTokenizer::EncodeText(absl::string_view text,
+absl::Status TableTokenizer::EncodeStretch(absl::string_view text,
+                                           size_t offset, const Trust& trust,
+                                           Work* work) const {
+  const size_t size = text.size();
+  Normalizer::Text& n = work->normalized;
+  n.view = text;
+  n.at_start = offset == 0;
+  DS_RETURN_IF_ERROR(normalizer_.Run(&n));
+  if (normalized_tokens_.empty()) return EncodeText(n.view, n.at_start, work);
+  const bool changed = n.view != text;
+  work->segments.clear();
+  normalized_tokens_.Split(
+      n.view,
+      [&](const AddedToken& token, size_t begin, size_t end) {
+        if (!token.special) return true;
+        if (!trust.parse_special) return false;
+        // Offsets of changed text no longer say who wrote it.
+        return changed ? !Touches(trust.plain, offset, offset + size)
+                       : !Touches(trust.plain, offset + begin, offset + end);
+      },
+      &work->segments);
+  for (const AddedSegment& s : work->segments) {
+    if (s.id >= 0) {
+      work->ids.push_back(s.id);
+    } else {
+      DS_RETURN_IF_ERROR(EncodeText(n.view.substr(s.begin, s.end - s.begin),
+                                    n.at_start && s.begin == 0, work));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableTokenizer::EncodeWord(absl::string_view word,
                                         Work* work) const {
-  work->pre.text.assign(text.data(), text.size());
-  DS_RETURN_IF_ERROR(pre_tokenizer_.Run(&work->pre));
-  const absl::string_view all = work->pre.text;
-  work->cache.NewText();
-  for (const PreTokens::Piece& p : work->pre.pieces) {
-    const absl::string_view word = all.substr(p.begin, p.end - p.begin);
-    WordCache::Entry* entry = work->cache.Find(all, word);
-    if (entry->count > 0) {
-      work->cache.CopyIds(*entry, &work->ids);
-      continue;
-    }
-    const size_t first = work->ids.size();
-    bpe_->Encode(word, &work->bpe, &work->ids);
-    work->cache.Keep(p.begin, word, first, work->ids.size() - first, entry);
+  if (word.size() > WordCache::kMaxWordBytes) {
+    return model_->Encode(word, &work->scratch, &work->ids);
   }
-  return absl::OkStatus();
-}
-
-absl::Status TableTokenizer::AppendTokenBytes(int32_t id, bool skip_special,
-                                              bool* first,
-                                              std::string* out) const {
-  if (!InVocabulary(id)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("token id ", id, " is outside the vocabulary of ",
-                     vocab_size(), " tokens"));
-  }
-  const uint8_t bits = spec_.token_bits[id];
-  if (bits == 0 || (skip_special && (bits & kTokenSpecial))) {
+  WordCache::Entry* entry = work->cache.Find(word);
+  if (entry->count > 0) {
+    work->ids.insert(work->ids.end(), entry->ids, entry->ids + entry->count);
     return absl::OkStatus();
   }
-  const absl::string_view token = spec_.token(id);
-  if (spec_.decoders.empty() && !*first) out->push_back(' ');
-  *first = false;
-  const bool byte_level =
-      std::find(spec_.decoders.begin(), spec_.decoders.end(),
-                DecoderKind::kByteLevel) != spec_.decoders.end();
-  if (byte_level) {
-    AppendFromByteLevel(token, out);
-  } else {
-    out->append(token.data(), token.size());
+  const size_t first = work->ids.size();
+  DS_RETURN_IF_ERROR(model_->Encode(word, &work->scratch, &work->ids));
+  WordCache::Keep(word, work->ids.data() + first, work->ids.size() - first,
+                  entry);
+  return absl::OkStatus();
+}
+
+absl::Status TableTokenizer::EncodeText(absl::string_view text, bool at_start,
+                                        Work* work) const {
+  PreTokens& pre = work->pre;
+  pre.text = text;
+  pre.at_start = at_start;
+  DS_RETURN_IF_ERROR(pre_tokenizer_.Run(&pre));
+  const bool cuts = model_->CutsAtSpaceSymbol();
+  for (const PreTokens::Piece& p : pre.pieces) {
+    const absl::string_view piece = pre.text.substr(p.begin, p.end - p.begin);
+    if (!cuts || piece.size() <= WordCache::kMaxWordBytes) {
+      DS_RETURN_IF_ERROR(EncodeWord(piece, work));
+      continue;
+    }
+    size_t begin = 0, from = 0;  // of the word; where to look for the next
+    while (begin < piece.size()) {
+      const size_t symbol = piece.find(token_model::kSpaceSymbol, from);
+      const size_t end = std::min(symbol, piece.size());
+      from = end + token_model::kSpaceSymbol.size();
+      // Not between two symbols.
+      if (end < piece.size() &&
+          (end == begin ||
+           (end >= begin + 3 &&
+            piece.substr(end - 3, 3) == token_model::kSpaceSymbol))) {
+        continue;
+      }
+      DS_RETURN_IF_ERROR(EncodeWord(piece.substr(begin, end - begin), work));
+      begin = end;
+    }
   }
   return absl::OkStatus();
+}
+
+// The decoder steps at work.
+class TableDecoding final : public Tokenizer::Decoding {
+ public:
+  TableDecoding(const TableTokenizer& tokenizer, bool skip_special)
+      : tokenizer_(tokenizer), skip_special_(skip_special) {
+    Restart();
+  }
+
+  absl::Status Add(int32_t id, std::string* out) override {
+    const TokenizerSpec& spec = tokenizer_.spec_;
+    if (!tokenizer_.InVocabulary(id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token id ", id, " is outside the vocabulary of ",
+                       spec.vocab_size(), " tokens"));
+    }
+    const uint8_t bits = spec.token_bits[id];
+    if (bits == 0 || (skip_special_ && (bits & kTokenSpecial))) {
+      return absl::OkStatus();
+    }
+    const DecodedToken token{spec.token(id), bits, id == spec.unk_id};
+    DS_RETURN_IF_ERROR(chain_->Push(std::string(token.text), &token));
+    Write(out);
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(std::string* out) override {
+    DS_RETURN_IF_ERROR(chain_->Finish());
+    Write(out);
+    utf8_.Finish(out);
+    Restart();
+    return absl::OkStatus();
+  }
+
+ private:
+  void Restart() {
+    written_.clear();
+    chain_ = tokenizer_.decoders_.Start(&written_);
+  }
+  // Steps keep text valid; a vocabulary from a damaged plan need not be.
+  void Write(std::string* out) {
+    utf8_.Add(written_, out);
+    written_.clear();
+  }
+
+  const TableTokenizer& tokenizer_;
+  const bool skip_special_;
+  std::string written_;
+  Utf8Stream utf8_;
+  std::unique_ptr<DecoderStage> chain_;
+};
+
+std::unique_ptr<Tokenizer::Decoding> TableTokenizer::StartDecoding(
+    bool skip_special) const {
+  return std::make_unique<TableDecoding>(*this, skip_special);
+}
+
+absl::StatusOr<std::string> TableTokenizer::Decode(
+    const std::vector<int32_t>& ids, bool skip_special) const {
+  TableDecoding decoding(*this, skip_special);
+  std::string out;
+  for (int32_t id : ids) DS_RETURN_IF_ERROR(decoding.Add(id, &out));
+  DS_RETURN_IF_ERROR(decoding.Finish(&out));
+  return out;
 }
 
 }  // namespace
@@ -289,29 +406,18 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(
   return tokenizer;
 }
 
-struct StreamDecoder::State {
-  const Tokenizer& tokenizer;
-  const bool skip_special;
-  bool first = true;
-  Utf8Stream stream;
-};
-
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
-    : state_(new State{tokenizer, skip_special, true, {}}) {}
-StreamDecoder::~StreamDecoder() = default;
+    : decoding_(tokenizer.StartDecoding(skip_special)) {}
 
 absl::StatusOr<std::string> StreamDecoder::Add(int32_t id) {
-  std::string raw, out;
-  DS_RETURN_IF_ERROR(state_->tokenizer.AppendTokenBytes(
-      id, state_->skip_special, &state_->first, &raw));
-  state_->stream.Add(raw, &out);
+  std::string out;
+  DS_RETURN_IF_ERROR(decoding_->Add(id, &out));
   return out;
 }
 
 absl::StatusOr<std::string> StreamDecoder::Finish() {
   std::string out;
-  state_->stream.Finish(&out);
-  state_->first = true;
+  DS_RETURN_IF_ERROR(decoding_->Finish(&out));
   return out;
 }
 

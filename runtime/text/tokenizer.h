@@ -1,5 +1,5 @@
 // Tokenizer tables as the plan holds them, and the encoder and decoder over
-// them. Nothing here parses JSON: readers live in tokenizer_reader.h.
+// them. Nothing here parses files: readers lie in tokenizer_tables.h.
 #ifndef DEEPSLICE_RUNTIME_TEXT_TOKENIZER_H_
 #define DEEPSLICE_RUNTIME_TEXT_TOKENIZER_H_
 
@@ -31,8 +31,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Reads what TokenizerTables::Serialize (tokenizer_tables.h) wrote. The bytes
-  // are untrusted: DataLoss with place, never a crash. `bytes` must outlive it.
+  // Reads TokenizerTables::bytes (tokenizer_tables.h). They are untrusted:
+  // DataLoss with place, never a crash.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       absl::string_view bytes);
 
@@ -51,12 +51,16 @@ class Tokenizer {
   virtual absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
                                              bool skip_special) const = 0;
 
-  // Appends the bytes that `id` adds to a decoded text, which need not be UTF-8
-  // by themselves. `first`: no token was written yet; updated. Decode and
-  // StreamDecoder are this and the replacement of invalid UTF-8.
-  virtual absl::Status AppendTokenBytes(int32_t id, bool skip_special,
-                                        bool* first,
-                                        std::string* out) const = 0;
+  // Text of ids that come one at a time. The tokenizer outlives it.
+  class Decoding {
+   public:
+    virtual ~Decoding() = default;
+    // Appends to `out` what is decided: valid UTF-8 at every step.
+    virtual absl::Status Add(int32_t id, std::string* out) = 0;
+    // The rest; then it starts anew.
+    virtual absl::Status Finish(std::string* out) = 0;
+  };
+  virtual std::unique_ptr<Decoding> StartDecoding(bool skip_special) const = 0;
 
   virtual int32_t vocab_size() const = 0;
   // -1 when the tokenizer names none.
@@ -69,19 +73,17 @@ class Tokenizer {
   virtual std::string IdToToken(int32_t id) const = 0;
 };
 
-// Text of a growing id sequence, valid UTF-8 at every step: holds back an
-// incomplete code point; what Add and Finish returned, joined, equals
-// Decode(all ids).
+// Text of a growing id sequence, valid UTF-8 at every step: holds back what a
+// later id may still change, an incomplete code point above all; what Add and
+// Finish returned, joined, equals Decode(all ids).
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special);
-  ~StreamDecoder();
   absl::StatusOr<std::string> Add(int32_t id);
   absl::StatusOr<std::string> Finish();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<Tokenizer::Decoding> decoding_;
 };
 
 }  // namespace deepslice

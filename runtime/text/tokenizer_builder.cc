@@ -1,10 +1,12 @@
 // Collects a vocabulary and checks that it is one.
 #include "runtime/text/tokenizer_builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/text/byte_level.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/limits.h"
@@ -55,9 +57,14 @@ absl::Status TokenizerBuilder::Place(absl::string_view text, int64_t id,
   return absl::OkStatus();
 }
 
-absl::Status TokenizerBuilder::AddModelToken(absl::string_view text,
-                                             int64_t id) {
-  return Place(text, id, kTokenInModel);
+absl::Status TokenizerBuilder::AddModelToken(absl::string_view text, int64_t id,
+                                             uint8_t bits) {
+  return Place(text, id, kTokenInModel | bits);
+}
+
+absl::Status TokenizerBuilder::AddNamedToken(absl::string_view text, int64_t id,
+                                             uint8_t bits) {
+  return Place(text, id, kTokenNamed | bits);
 }
 
 absl::Status TokenizerBuilder::AddUnusedToken(absl::string_view text,
@@ -88,13 +95,15 @@ absl::Status TokenizerBuilder::AddAddedToken(absl::string_view text, int64_t id,
 }
 
 absl::Status TokenizerBuilder::AddMerge(absl::string_view left,
-                                        absl::string_view right) {
+                                        absl::string_view right,
+                                        size_t right_prefix) {
   const size_t index = merges_.size();
   if (static_cast<int64_t>(index) >= limits::kTokenizerMerges) {
     return absl::InvalidArgumentError(absl::StrCat(
         "more than ", limits::kTokenizerMerges, " merges are not allowed"));
   }
-  const std::string whole = absl::StrCat(left, right);
+  const std::string whole =
+      absl::StrCat(left, right.substr(std::min(right_prefix, right.size())));
   for (absl::string_view part : {left, right, absl::string_view(whole)}) {
     const int32_t id = Find(part);
     if (id < 0 || !(bits_[id] & kTokenInModel)) {
@@ -129,9 +138,17 @@ int32_t TokenizerBuilder::CountMissingBytes() const {
   return n;
 }
 
+int32_t TokenizerBuilder::CountMissingByteTokens() const {
+  int32_t n = 0;
+  for (int b = 0; b < 256; ++b) n += Find(absl::StrFormat("<0x%02X>", b)) < 0;
+  return n;
+}
+
 void TokenizerBuilder::Finish(TokenizerSpec* spec) {
   for (size_t i = 0; i < texts_.size(); ++i)
     spec->AddToken(texts_[i], bits_[i]);
+  // Added tokens have no score of their own.
+  if (!spec->scores.empty()) spec->scores.resize(texts_.size());
   spec->merges = std::move(merges_);
   spec->added = std::move(added_);
 }

@@ -18,16 +18,21 @@ namespace deepslice {
 // tokens of a spec. Errors are InvalidArgument without the file's name.
 class TokenizerBuilder {
  public:
-  // A token of the model; text and id are new.
-  absl::Status AddModelToken(absl::string_view text, int64_t id);
+  // A token of the model; text and id are new. `bits`: more of kToken...
+  absl::Status AddModelToken(absl::string_view text, int64_t id,
+                             uint8_t bits = 0);
   // A token of the vocabulary that is never produced or matched.
   absl::Status AddUnusedToken(absl::string_view text, int64_t id);
+  // One with a text of its own, but for what `bits` say.
+  absl::Status AddNamedToken(absl::string_view text, int64_t id, uint8_t bits);
   // `token.id` is taken as it is. The text may be a model token's, then the id
   // must be that token's.
   absl::Status AddAddedToken(absl::string_view text, int64_t id,
                              AddedToken token);
-  // By falling priority; both parts and the whole must be tokens.
-  absl::Status AddMerge(absl::string_view left, absl::string_view right);
+  // By falling priority; both parts and the whole, which lacks the first
+  // `right_prefix` bytes of its right part, must be tokens.
+  absl::Status AddMerge(absl::string_view left, absl::string_view right,
+                        size_t right_prefix = 0);
 
   // -1 when there is none.
   int32_t Find(absl::string_view text) const;
@@ -37,6 +42,8 @@ class TokenizerBuilder {
   int32_t CountHoles() const;
   // How many of the 256 characters of the byte alphabet are no model token.
   int32_t CountMissingBytes() const;
+  // How many of "<0x00>" to "<0xFF>" are no token.
+  int32_t CountMissingByteTokens() const;
 
   // Fills in `spec`; afterwards only Find may be called.
   void Finish(TokenizerSpec* spec);

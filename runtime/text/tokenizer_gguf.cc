@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/text/split_scanner.h"
 #include "runtime/text/tokenizer_builder.h"
 #include "runtime/text/tokenizer_tables.h"
 #include "schema/base/limits.h"
@@ -13,13 +14,6 @@
 namespace deepslice {
 namespace {
 
-constexpr absl::string_view kLlama3Pattern =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-constexpr absl::string_view kQwen2Pattern =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
 // What a name stands for: the components of the tokenizer.json from which such
 // files are converted. Names whose origin is not sure are left out, because
 // another cut gives other ids without a sign.
@@ -27,20 +21,20 @@ struct PreTokenizerName {
   absl::string_view name;
   bool nfc;
   bool individual_digits;
-  absl::string_view pattern;  // empty: ByteLevel's own
+  const absl::string_view* pattern;  // null: ByteLevel's own
   bool ignore_merges;
   bool add_bos;  // where the file does not say
 };
 constexpr PreTokenizerName kNames[] = {
-    {"gpt-2", false, false, "", false, false},
-    {"phi-2", false, false, "", false, false},
-    {"smollm", false, true, "", false, false},
-    {"starcoder", false, true, "", false, false},
-    {"refact", false, true, "", false, false},
-    {"llama-bpe", false, false, kLlama3Pattern, true, true},
-    {"llama3", false, false, kLlama3Pattern, true, true},
-    {"llama-v3", false, false, kLlama3Pattern, true, true},
-    {"qwen2", true, false, kQwen2Pattern, false, false},
+    {"gpt-2", false, false, nullptr, false, false},
+    {"phi-2", false, false, nullptr, false, false},
+    {"smollm", false, true, nullptr, false, false},
+    {"starcoder", false, true, nullptr, false, false},
+    {"refact", false, true, nullptr, false, false},
+    {"llama-bpe", false, false, &kLlama3Pattern, true, true},
+    {"llama3", false, false, &kLlama3Pattern, true, true},
+    {"llama-v3", false, false, &kLlama3Pattern, true, true},
+    {"qwen2", true, false, &kQwen2Pattern, false, false},
 };
 
 // tokenizer.ggml.token_type.
@@ -62,7 +56,7 @@ class GgufReader {
     DS_RETURN_IF_ERROR(ReadTokens());
     DS_RETURN_IF_ERROR(ReadMerges());
     builder_.Finish(&spec_);
-    spec_.decoders = {DecoderKind::kByteLevel};
+    spec_.decoders = {{DecoderKind::kByteLevel}};
     DS_RETURN_IF_ERROR(ReadSpecial());
     tables_.bytes = SerializeTokenizer(spec_);
     return std::move(tables_);
@@ -102,23 +96,23 @@ class GgufReader {
         pre && pre->is_string() ? pre->as_string() : std::string();
     for (const PreTokenizerName& known : kNames) {
       if (name != known.name) continue;
-      if (known.nfc) spec_.normalizers = {NormalizerKind::kNfc};
+      if (known.nfc) spec_.normalizers = {{NormalizerKind::kNfc}};
       if (known.individual_digits) {
         PreTokenizerStep digits;
         digits.kind = PreTokenizerKind::kDigits;
         digits.individual_digits = true;
         spec_.pre_tokenizers.push_back(digits);
       }
-      if (!known.pattern.empty()) {
+      if (known.pattern != nullptr) {
         PreTokenizerStep split;
         split.kind = PreTokenizerKind::kSplit;
-        split.pattern = std::string(known.pattern);
+        split.pattern = std::string(*known.pattern);
         split.is_regex = true;
         spec_.pre_tokenizers.push_back(split);
       }
       PreTokenizerStep bytes;
       bytes.kind = PreTokenizerKind::kByteLevel;
-      bytes.use_regex = known.pattern.empty();
+      bytes.use_regex = known.pattern == nullptr;
       DS_ASSIGN_OR_RETURN(bytes.add_prefix_space,
                           Flag("add_space_prefix", false));
       spec_.pre_tokenizers.push_back(bytes);

@@ -1,127 +1,16 @@
-// Normalizers, pre-tokenizers, post-processors and decoders of tokenizer.json.
+// Pre-tokenizers and post-processors of tokenizer.json.
 #include "runtime/text/tokenizer_json_steps.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/text/pcre_regex.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
-
-JsonAt JsonAt::Member(absl::string_view key) const {
-  return {value ? value->Find(key) : nullptr,
-          path.empty() ? std::string(key) : absl::StrCat(path, ".", key)};
-}
-
-JsonAt JsonAt::Item(size_t index) const {
-  return {&value->items()[index], absl::StrCat(path, "[", index, "]")};
-}
-
-absl::Status JsonAt::Invalid(absl::string_view what) const {
-  return absl::InvalidArgumentError(
-      absl::StrCat("tokenizer.json: ", path, ": ", what));
-}
-
-absl::Status JsonAt::NotSupported(absl::string_view what) const {
-  return absl::UnimplementedError(
-      absl::StrCat("tokenizer.json: ", path, ": ", what));
-}
-
-absl::Status JsonAt::Expect(json::Kind kind) const {
-  if (value && value->kind() == kind) return absl::OkStatus();
-  return Invalid(absl::StrCat("is ",
-                              value ? json::KindName(value->kind()) : "missing",
-                              "; must be ", json::KindName(kind)));
-}
-
-absl::StatusOr<bool> JsonAt::BoolOr(absl::string_view key,
-                                    bool fallback) const {
-  const JsonAt m = Member(key);
-  if (m.is_null()) return fallback;
-  DS_RETURN_IF_ERROR(m.Expect(json::Kind::kBool));
-  return m.value->as_bool();
-}
-
-absl::StatusOr<std::string> JsonAt::String(absl::string_view key) const {
-  const JsonAt m = Member(key);
-  DS_RETURN_IF_ERROR(m.Expect(json::Kind::kString));
-  return m.value->as_string();
-}
-
-absl::StatusOr<int64_t> JsonAt::Int(absl::string_view key) const {
-  const JsonAt m = Member(key);
-  DS_RETURN_IF_ERROR(m.Expect(json::Kind::kInt));
-  return m.value->as_int();
-}
-
-absl::StatusOr<JsonAt> JsonAt::Array(absl::string_view key) const {
-  JsonAt m = Member(key);
-  DS_RETURN_IF_ERROR(m.Expect(json::Kind::kArray));
-  return m;
-}
-
-absl::Status JsonAt::OnlyMembers(
-    std::initializer_list<absl::string_view> known) const {
-  for (const json::Value::Member& m : value->members()) {
-    if (std::find(known.begin(), known.end(), m.first) == known.end()) {
-      return Member(m.first).NotSupported(
-          "this option is not known; only files without it can be read");
-    }
-  }
-  return absl::OkStatus();
-}
-
 namespace {
 
-absl::StatusOr<std::string> Type(const JsonAt& at) {
-  DS_RETURN_IF_ERROR(at.Expect(json::Kind::kObject));
-  return at.String("type");
-}
-
-absl::Status UnknownType(const JsonAt& at, absl::string_view type,
-                         absl::string_view supported) {
-  return at.NotSupported(absl::StrCat(
-      "type \"", type, "\" is not supported; supported are ", supported));
-}
-
-// Reads each member of a Sequence with `read`.
-template <typename Read>
-absl::Status ReadSequence(const JsonAt& at, absl::string_view key, Read read) {
-  DS_RETURN_IF_ERROR(at.OnlyMembers({"type", key}));
-  DS_ASSIGN_OR_RETURN(const JsonAt list, at.Array(key));
-  // A plan holds at most 64 steps of a kind.
-  if (list.value->items().size() > 32) {
-    return list.Invalid("has more than 32 steps; at most 32 are allowed");
-  }
-  for (size_t i = 0; i < list.value->items().size(); ++i) {
-    DS_RETURN_IF_ERROR(read(list.Item(i)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSteps(const JsonAt& at, size_t steps) {
-  return steps <= 32 ? absl::OkStatus()
-                     : at.Invalid("has more than 32 steps in all");
-}
-
-absl::Status ReadSplit(const JsonAt& at, PreTokenizerStep* step) {
-  DS_RETURN_IF_ERROR(at.OnlyMembers({"type", "pattern", "behavior", "invert"}));
-  step->kind = PreTokenizerKind::kSplit;
-  const JsonAt pattern = at.Member("pattern");
-  DS_RETURN_IF_ERROR(pattern.Expect(json::Kind::kObject));
-  DS_RETURN_IF_ERROR(pattern.OnlyMembers({"Regex", "String"}));
-  step->is_regex = pattern.value->Find("Regex") != nullptr;
-  DS_ASSIGN_OR_RETURN(step->pattern,
-                      pattern.String(step->is_regex ? "Regex" : "String"));
-  if (step->pattern.empty()) return pattern.Invalid("is empty");
-  if (step->is_regex) {
-    DS_RETURN_IF_ERROR(Annotate(Regex::Compile(step->pattern).status(),
-                                "tokenizer.json: ", pattern.path, ".Regex"));
-  }
-  DS_ASSIGN_OR_RETURN(step->invert, at.BoolOr("invert", false));
+absl::Status ReadBehavior(const JsonAt& at, SplitBehavior* out) {
   DS_ASSIGN_OR_RETURN(const std::string behavior, at.String("behavior"));
   constexpr std::pair<absl::string_view, SplitBehavior> kNames[] = {
       {"Removed", SplitBehavior::kRemoved},
@@ -131,7 +20,7 @@ absl::Status ReadSplit(const JsonAt& at, PreTokenizerStep* step) {
       {"Contiguous", SplitBehavior::kContiguous}};
   for (const auto& [name, value] : kNames) {
     if (behavior == name) {
-      step->behavior = value;
+      *out = value;
       return absl::OkStatus();
     }
   }
@@ -140,6 +29,57 @@ absl::Status ReadSplit(const JsonAt& at, PreTokenizerStep* step) {
           absl::StrCat("is \"", behavior,
                        "\"; must be Removed, Isolated, MergedWithPrevious, "
                        "MergedWithNext or Contiguous"));
+}
+
+absl::Status ReadSplit(const JsonAt& at, PreTokenizerStep* step) {
+  DS_RETURN_IF_ERROR(at.OnlyMembers({"type", "pattern", "behavior", "invert"}));
+  step->kind = PreTokenizerKind::kSplit;
+  DS_RETURN_IF_ERROR(
+      ReadPattern(at.Member("pattern"), &step->pattern, &step->is_regex));
+  DS_ASSIGN_OR_RETURN(step->invert, at.BoolOr("invert", false));
+  return ReadBehavior(at, &step->behavior);
+}
+
+absl::Status ReadMetaspace(const JsonAt& at, PreTokenizerStep* step) {
+  step->kind = PreTokenizerKind::kMetaspace;
+  DS_RETURN_IF_ERROR(at.OnlyMembers({"type", "replacement", "prepend_scheme",
+                                     "add_prefix_space", "split", "str_rep"}));
+  DS_ASSIGN_OR_RETURN(step->pattern, at.Character("replacement"));
+  DS_ASSIGN_OR_RETURN(step->prepend_scheme, ReadPrependScheme(at));
+  DS_ASSIGN_OR_RETURN(step->split, at.BoolOr("split", true));
+  return absl::OkStatus();
+}
+
+absl::Status ReadFixedLength(const JsonAt& at, PreTokenizerStep* step) {
+  step->kind = PreTokenizerKind::kFixedLength;
+  DS_RETURN_IF_ERROR(at.OnlyMembers({"type", "length"}));
+  int64_t length = 5;
+  if (!at.Member("length").is_null()) {
+    DS_ASSIGN_OR_RETURN(length, at.Int("length"));
+  }
+  if (length < 1 || length > INT32_MAX) {
+    return at.Member("length").Invalid(
+        absl::StrCat("is ", length, "; must be 1 to ", INT32_MAX));
+  }
+  step->length = static_cast<uint32_t>(length);
+  return absl::OkStatus();
+}
+
+// Steps that have no options.
+absl::StatusOr<bool> ReadPlainStep(const JsonAt& at, absl::string_view type,
+                                   PreTokenizerStep* step) {
+  constexpr std::pair<absl::string_view, PreTokenizerKind> kNames[] = {
+      {"BertPreTokenizer", PreTokenizerKind::kBert},
+      {"Whitespace", PreTokenizerKind::kWhitespace},
+      {"WhitespaceSplit", PreTokenizerKind::kWhitespaceSplit},
+      {"UnicodeScripts", PreTokenizerKind::kUnicodeScripts}};
+  for (const auto& [name, kind] : kNames) {
+    if (type != name) continue;
+    DS_RETURN_IF_ERROR(at.OnlyMembers({"type"}));
+    step->kind = kind;
+    return true;
+  }
+  return false;
 }
 
 // ["[SEP]", 102] of BertProcessing and RobertaProcessing.
@@ -211,33 +151,32 @@ absl::Status ReadTemplate(const JsonAt& at, const TokenizerSpec& spec,
 
 }  // namespace
 
-absl::Status ReadNormalizer(const JsonAt& at, TokenizerSpec* spec) {
-  if (at.is_null()) return absl::OkStatus();
-  DS_ASSIGN_OR_RETURN(const std::string type, Type(at));
-  if (type == "Sequence") {
-    return ReadSequence(at, "normalizers", [&](const JsonAt& item) {
-      return ReadNormalizer(item, spec);
-    });
+absl::StatusOr<PrependScheme> ReadPrependScheme(const JsonAt& at) {
+  // Older files say add_prefix_space.
+  DS_ASSIGN_OR_RETURN(const bool prefix, at.BoolOr("add_prefix_space", true));
+  const JsonAt m = at.Member("prepend_scheme");
+  if (m.is_null()) {
+    return prefix ? PrependScheme::kAlways : PrependScheme::kNever;
   }
-  constexpr std::pair<absl::string_view, NormalizerKind> kNames[] = {
-      {"NFC", NormalizerKind::kNfc},
-      {"NFD", NormalizerKind::kNfd},
-      {"NFKC", NormalizerKind::kNfkc},
-      {"NFKD", NormalizerKind::kNfkd}};
-  for (const auto& [name, kind] : kNames) {
-    if (type != name) continue;
-    DS_RETURN_IF_ERROR(at.OnlyMembers({"type"}));
-    spec->normalizers.push_back(kind);
-    return CheckSteps(at, spec->normalizers.size());
+  DS_ASSIGN_OR_RETURN(const std::string name, at.String("prepend_scheme"));
+  if (name != "always" && name != "first" && name != "never") {
+    return m.Invalid(
+        absl::StrCat("is \"", name, "\"; must be always, first or never"));
   }
-  return UnknownType(at, type, "NFC, NFD, NFKC, NFKD and Sequence");
+  if (!prefix && name == "always") {
+    return m.Invalid(
+        "is \"always\", but add_prefix_space is false; make them agree");
+  }
+  return !prefix || name == "never" ? PrependScheme::kNever
+         : name == "first"          ? PrependScheme::kFirst
+                                    : PrependScheme::kAlways;
 }
 
 absl::Status ReadPreTokenizer(const JsonAt& at, TokenizerSpec* spec) {
   if (at.is_null()) return absl::OkStatus();
-  DS_ASSIGN_OR_RETURN(const std::string type, Type(at));
+  DS_ASSIGN_OR_RETURN(const std::string type, at.Type());
   if (type == "Sequence") {
-    return ReadSequence(at, "pretokenizers", [&](const JsonAt& item) {
+    return ReadJsonSequence(at, "pretokenizers", [&](const JsonAt& item) {
       return ReadPreTokenizer(item, spec);
     });
   }
@@ -256,20 +195,41 @@ absl::Status ReadPreTokenizer(const JsonAt& at, TokenizerSpec* spec) {
     DS_ASSIGN_OR_RETURN(step.add_prefix_space,
                         at.BoolOr("add_prefix_space", true));
     DS_ASSIGN_OR_RETURN(step.use_regex, at.BoolOr("use_regex", true));
+  } else if (type == "Metaspace") {
+    DS_RETURN_IF_ERROR(ReadMetaspace(at, &step));
+  } else if (type == "Punctuation") {
+    DS_RETURN_IF_ERROR(at.OnlyMembers({"type", "behavior"}));
+    step.kind = PreTokenizerKind::kPunctuation;
+    if (!at.Member("behavior").is_null()) {
+      DS_RETURN_IF_ERROR(ReadBehavior(at, &step.behavior));
+    }
+  } else if (type == "CharDelimiterSplit") {
+    DS_RETURN_IF_ERROR(at.OnlyMembers({"type", "delimiter"}));
+    step.kind = PreTokenizerKind::kDelimiter;
+    DS_ASSIGN_OR_RETURN(step.pattern, at.Character("delimiter"));
+  } else if (type == "FixedLength") {
+    DS_RETURN_IF_ERROR(ReadFixedLength(at, &step));
   } else {
-    return UnknownType(at, type, "ByteLevel, Digits, Split and Sequence");
+    DS_ASSIGN_OR_RETURN(const bool known, ReadPlainStep(at, type, &step));
+    if (!known) {
+      return at.UnknownType(
+          type,
+          "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, "
+          "FixedLength, Metaspace, Punctuation, Sequence, Split, "
+          "UnicodeScripts, Whitespace and WhitespaceSplit");
+    }
   }
   spec->pre_tokenizers.push_back(std::move(step));
-  return CheckSteps(at, spec->pre_tokenizers.size());
+  return at.CheckSteps(spec->pre_tokenizers.size());
 }
 
 absl::Status ReadPostProcessor(const JsonAt& at, TokenizerSpec* spec) {
   if (at.is_null()) return absl::OkStatus();
-  DS_ASSIGN_OR_RETURN(const std::string type, Type(at));
+  DS_ASSIGN_OR_RETURN(const std::string type, at.Type());
   // ByteLevel changes offsets of tokens, never ids.
   if (type == "ByteLevel") return absl::OkStatus();
   if (type == "Sequence") {
-    return ReadSequence(at, "processors", [&](const JsonAt& item) {
+    return ReadJsonSequence(at, "processors", [&](const JsonAt& item) {
       return ReadPostProcessor(item, spec);
     });
   }
@@ -284,9 +244,9 @@ absl::Status ReadPostProcessor(const JsonAt& at, TokenizerSpec* spec) {
     prefix = {cls};
     suffix = {sep};
   } else {
-    return UnknownType(at, type,
-                       "BertProcessing, ByteLevel, RobertaProcessing, "
-                       "TemplateProcessing and Sequence");
+    return at.UnknownType(type,
+                          "BertProcessing, ByteLevel, RobertaProcessing, "
+                          "TemplateProcessing and Sequence");
   }
   // A later processor wraps what the ones before it made.
   spec->prefix_ids.insert(spec->prefix_ids.begin(), prefix.begin(),
@@ -296,26 +256,6 @@ absl::Status ReadPostProcessor(const JsonAt& at, TokenizerSpec* spec) {
     return at.Invalid("adds more than 1000 tokens; at most 1000 are allowed");
   }
   return absl::OkStatus();
-}
-
-absl::Status ReadDecoder(const JsonAt& at, TokenizerSpec* spec) {
-  if (at.is_null()) return absl::OkStatus();
-  DS_ASSIGN_OR_RETURN(const std::string type, Type(at));
-  if (type == "Sequence") {
-    return ReadSequence(at, "decoders", [&](const JsonAt& item) {
-      return ReadDecoder(item, spec);
-    });
-  }
-  if (type == "ByteLevel") {
-    DS_RETURN_IF_ERROR(at.OnlyMembers(
-        {"type", "add_prefix_space", "trim_offsets", "use_regex"}));
-    spec->decoders.push_back(DecoderKind::kByteLevel);
-  } else if (type == "Fuse") {
-    spec->decoders.push_back(DecoderKind::kFuse);
-  } else {
-    return UnknownType(at, type, "ByteLevel, Fuse and Sequence");
-  }
-  return CheckSteps(at, spec->decoders.size());
 }
 
 }  // namespace deepslice

@@ -77,7 +77,10 @@ TEST_P(GoldenTokenizer, GivesTheReferenceIdsAndTexts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, GoldenTokenizer,
-                         testing::Values("gpt2", "smollm", "llama3", "qwen2"));
+                         testing::Values("bert_cased", "bert_uncased", "clip",
+                                         "gpt2", "llama2", "llama3",
+                                         "metaspace", "qwen2", "smollm",
+                                         "t5_unigram"));
 
 TEST(Tokenizer, MergesByPriorityThenFromTheLeft) {
   // "aaa": the leftmost pair; "abc": (b, c) comes before (a, b).
@@ -283,7 +286,7 @@ TEST(Tokenizer, LoadGivesAStatusForEveryDamage) {
   EXPECT_FALSE(run(good + "x"));
   std::string newer = good;
   newer[7] = 9;
-  DS_EXPECT_ERROR(Tokenizer::Load(newer), kDataLoss, "format 9, this reads 1");
+  DS_EXPECT_ERROR(Tokenizer::Load(newer), kDataLoss, "format 9, this reads 2");
 }
 
 TEST(Tokenizer, TheSameFileGivesTheSameBytes) {

@@ -1,60 +1,89 @@
-// Remembers the ids of words seen before in the text being encoded.
+// Remembers the ids of short words, from text to text.
 #ifndef DEEPSLICE_RUNTIME_TEXT_WORD_CACHE_H_
 #define DEEPSLICE_RUNTIME_TEXT_WORD_CACHE_H_
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "schema/base/digest.h"
 
 namespace deepslice {
 
-// A direct-mapped table that stores neither text nor ids: an entry points at an
-// earlier place of the text and of the ids written so far.
+// A direct-mapped table of words with their text and ids. It grows with what
+// was asked of it: a short text is not worth a large table.
 class WordCache {
  public:
-  struct Entry {
-    uint32_t begin = 0;  // in the text
-    uint32_t size = 0;
-    uint32_t first = 0;  // in the ids
-    uint32_t count = 0;  // 0: not known
-    uint32_t text = 0;   // which text, counted by NewText
-  };
+  static constexpr size_t kMaxWordBytes = 22;
+  static constexpr size_t kMaxIds = 10;
 
-  // Once, with the size of everything that is to be encoded: a short text is
-  // not worth a table.
-  void Reset(size_t text_bytes) {
-    size_t size = 1;
-    while (size < kMaxEntries && size * 32 < text_bytes) size *= 2;
-    entries_.assign(size, Entry());
+  struct Entry {
+    uint8_t size = 0;
+    uint8_t count = 0;  // 0: not known
+    char text[kMaxWordBytes];
+    int32_t ids[kMaxIds];
+  };
+  static_assert(sizeof(Entry) == 64);
+
+  // Before a text of so many bytes.
+  void Expect(size_t bytes) {
+    bytes_ += bytes;
+    size_t size = entries_.size();
+    while (size < kMaxEntries && size * 32 < bytes_) size *= 2;
+    if (size != entries_.size()) entries_.assign(size, Entry());
   }
-  // Before words of another text: what is stored points into the last one, and
-  // is void.
-  void NewText() { ++text_; }
-  // The place of `word` in the table; its count is 0 unless it is this word.
-  Entry* Find(absl::string_view text, absl::string_view word) {
-    Entry* e = &entries_[Xxh3(word) & (entries_.size() - 1)];
-    const bool known = e->count > 0 && e->text == text_ &&
-                       text.substr(e->begin, e->size) == word;
-    if (!known) e->count = 0;
+  // The place of `word`, which has at most kMaxWordBytes; its count is 0 unless
+  // it holds this word.
+  Entry* Find(absl::string_view word) {
+    Entry* e = &entries_[Hash(word) & (entries_.size() - 1)];
+    if (e->size != word.size() ||
+        std::memcmp(e->text, word.data(), word.size()) != 0) {
+      e->count = 0;
+    }
     return e;
   }
-  void Keep(uint32_t begin, absl::string_view word, size_t first, size_t count,
-            Entry* e) {
-    *e = {begin, static_cast<uint32_t>(word.size()),
-          static_cast<uint32_t>(first), static_cast<uint32_t>(count), text_};
-  }
-  static void CopyIds(const Entry& e, std::vector<int32_t>* ids) {
-    for (uint32_t i = 0; i < e.count; ++i) {
-      ids->push_back((*ids)[e.first + i]);
-    }
+  static void Keep(absl::string_view word, const int32_t* ids, size_t count,
+                   Entry* e) {
+    if (count > kMaxIds) return;
+    e->size = static_cast<uint8_t>(word.size());
+    e->count = static_cast<uint8_t>(count);
+    std::memcpy(e->text, word.data(), word.size());
+    std::memcpy(e->ids, ids, count * sizeof(int32_t));
   }
 
  private:
-  static constexpr size_t kMaxEntries = 1 << 13;
+  static constexpr size_t kMaxEntries = 1 << 14;
+
+  static uint64_t Load(const char* p, size_t n) {
+    uint64_t v = 0;
+    std::memcpy(&v, p, n);
+    return v;
+  }
+  static uint64_t Hash(absl::string_view w) {
+    const size_t n = w.size();
+    const char* p = w.data();
+    uint64_t a, b;
+    if (n >= 8) {
+      a = Load(p, 8);
+      b = Load(p + n - 8, 8);
+      if (n > 16) a ^= Load(p + 8, 8) * 0x9E3779B97F4A7C15u;
+    } else if (n >= 4) {
+      a = Load(p, 4);
+      b = Load(p + n - 4, 4);
+    } else {
+      a = n > 0 ? static_cast<uint8_t>(p[0]) : 0;
+      b = n > 0 ? static_cast<uint64_t>(static_cast<uint8_t>(p[n / 2])) << 8 |
+                      static_cast<uint8_t>(p[n - 1])
+                : 0;
+    }
+    a = (a ^ n) * 0x9E3779B97F4A7C15u;
+    b = (b ^ (a >> 29)) * 0xBF58476D1CE4E5B9u;
+    b ^= b >> 32;
+    return b * 0x94D049BB133111EBu >> 20;
+  }
+
   std::vector<Entry> entries_{1};
-  uint32_t text_ = 0;
+  size_t bytes_ = 0;
 };
 
 }  // namespace deepslice

@@ -1,0 +1,465 @@
+// The decoder steps. Each holds back what a later token may still change, so
+// that a growing text never takes anything back.
+#include "runtime/text/decoder_chain.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/text/byte_level.h"
+#include "runtime/text/regex_matches.h"
+#include "runtime/text/utf8.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
+constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
+
+// The byte of "<0x41>", or -1. Digits of either case, as the published
+// decoders read them.
+int ByteOfToken(absl::string_view token) {
+  if (token.size() != 6 || !absl::StartsWith(token, "<0x") || token[5] != '>') {
+    return -1;
+  }
+  int value = 0;
+  for (char c : token.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+class Append final : public DecoderStage {
+ public:
+  explicit Append(std::string* out) : out_(out) {}
+  absl::Status Push(std::string piece, const DecodedToken*) override {
+    *out_ += piece;
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+
+ private:
+  std::string* out_;
+};
+
+// A stage with one after it.
+class Stage : public DecoderStage {
+ public:
+  Stage(const DecoderStep& step, std::unique_ptr<DecoderStage> next)
+      : step_(step), next_(std::move(next)) {}
+  absl::Status Finish() override { return next_->Finish(); }
+
+ protected:
+  const DecoderStep& step_;
+  std::unique_ptr<DecoderStage> next_;
+};
+
+// No decoder at all: a space between tokens.
+class Join final : public DecoderStage {
+ public:
+  explicit Join(std::unique_ptr<DecoderStage> next) : next_(std::move(next)) {}
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    if (!first_) piece.insert(0, " ");
+    first_ = false;
+    return next_->Push(std::move(piece), token);
+  }
+  absl::Status Finish() override { return next_->Finish(); }
+
+ private:
+  std::unique_ptr<DecoderStage> next_;
+  bool first_ = true;
+};
+
+// Bytes of the byte alphabet, all as one text: damage is replaced.
+class ByteLevel final : public Stage {
+ public:
+  using Stage::Stage;
+  absl::Status Push(std::string piece, const DecodedToken*) override {
+    std::string bytes, text;
+    AppendFromByteLevel(piece, &bytes);
+    utf8_.Add(bytes, &text);
+    return text.empty() ? absl::OkStatus()
+                        : next_->Push(std::move(text), nullptr);
+  }
+  absl::Status Finish() override {
+    std::string text;
+    utf8_.Finish(&text);
+    if (!text.empty()) {
+      DS_RETURN_IF_ERROR(next_->Push(std::move(text), nullptr));
+    }
+    return next_->Finish();
+  }
+
+ private:
+  Utf8Stream utf8_;
+};
+
+// From here on there are no tokens. What follows a Fuse and does not look at
+// the whole text gets it as it comes; see Create.
+class Fuse final : public Stage {
+ public:
+  Fuse(const DecoderStep& step, bool whole, std::unique_ptr<DecoderStage> next)
+      : Stage(step, std::move(next)), whole_(whole) {}
+  absl::Status Push(std::string piece, const DecodedToken*) override {
+    if (!whole_) return next_->Push(std::move(piece), nullptr);
+    held_ += piece;
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override {
+    if (whole_) DS_RETURN_IF_ERROR(next_->Push(std::move(held_), nullptr));
+    return next_->Finish();
+  }
+
+ private:
+  const bool whole_;
+  std::string held_;
+};
+
+// A run of byte tokens: its text, or U+FFFD for each when it is not UTF-8.
+class ByteFallback final : public Stage {
+ public:
+  using Stage::Stage;
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    const int byte = ByteOfToken(piece);
+    if (byte >= 0) {
+      held_.push_back(static_cast<char>(byte));
+      return absl::OkStatus();
+    }
+    DS_RETURN_IF_ERROR(Flush());
+    return next_->Push(std::move(piece), token);
+  }
+  absl::Status Finish() override {
+    DS_RETURN_IF_ERROR(Flush());
+    return next_->Finish();
+  }
+
+ private:
+  absl::Status Flush() {
+    if (held_.empty()) return absl::OkStatus();
+    std::string text;
+    if (IsValidUtf8(held_)) {
+      text = std::move(held_);
+    } else {
+      for (size_t i = 0; i < held_.size(); ++i) {
+        absl::StrAppend(&text, kReplacement);
+      }
+    }
+    held_.clear();
+    return next_->Push(std::move(text), nullptr);
+  }
+  std::string held_;
+};
+
+class Replace final : public Stage {
+ public:
+  Replace(const DecoderStep& step, const Regex* regex,
+          std::unique_ptr<DecoderStage> next)
+      : Stage(step, std::move(next)), regex_(regex) {}
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    if (regex_ == nullptr) {
+      return next_->Push(
+          absl::StrReplaceAll(piece, {{step_.pattern, step_.content}}), token);
+    }
+    std::string out;
+    size_t done = 0;
+    if (!piece.empty()) {
+      Regex::Matcher matcher(*regex_, piece.size());
+      DS_RETURN_IF_ERROR(
+          ForEachMatch(matcher, piece, [&](size_t begin, size_t end) {
+            out.append(piece, done, begin - done);
+            out += step_.content;
+            done = end;
+            return true;
+          }));
+    }
+    out.append(piece, done, std::string::npos);
+    return next_->Push(std::move(out), token);
+  }
+
+ private:
+  const Regex* regex_;
+};
+
+// Of each piece; after a Fuse that does not wait for the whole text, of the
+// start of the text.
+class Strip final : public Stage {
+ public:
+  Strip(const DecoderStep& step, bool of_text,
+        std::unique_ptr<DecoderStage> next)
+      : Stage(step, std::move(next)), of_text_(of_text), left_(step.start) {}
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    if (!of_text_) left_ = step_.start;
+    const absl::string_view content = step_.pattern;
+    size_t begin = 0;
+    while (left_ > 0 && begin < piece.size()) {
+      if (absl::string_view(piece).substr(begin, content.size()) != content) {
+        left_ = 0;
+        break;
+      }
+      begin += content.size();
+      --left_;
+    }
+    size_t end = piece.size();
+    for (uint32_t i = 0; i < step_.stop; ++i) {
+      if (end < begin + content.size() ||
+          absl::string_view(piece).substr(end - content.size(),
+                                          content.size()) != content) {
+        break;
+      }
+      end -= content.size();
+    }
+    return next_->Push(piece.substr(begin, end - begin), token);
+  }
+
+ private:
+  const bool of_text_;
+  uint32_t left_;
+};
+
+class Metaspace final : public Stage {
+ public:
+  using Stage::Stage;
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    // The first token loses its symbols where one was added in front.
+    const bool drop = first_ && step_.start != 0;
+    first_ = false;
+    return next_->Push(
+        absl::StrReplaceAll(piece, {{step_.pattern, drop ? "" : " "}}), token);
+  }
+
+ private:
+  bool first_ = true;
+};
+
+std::string CleanUp(absl::string_view text) {
+  std::string out(text);
+  constexpr std::pair<absl::string_view, absl::string_view> kRules[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& rule : kRules) out = absl::StrReplaceAll(out, {rule});
+  return out;
+}
+
+class WordPiece final : public Stage {
+ public:
+  using Stage::Stage;
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    if (first_) {
+      first_ = false;
+    } else if (absl::StartsWith(piece, step_.pattern)) {
+      piece.erase(0, step_.pattern.size());
+    } else {
+      piece.insert(0, " ");
+    }
+    if (step_.Has(DecoderStep::kCleanup)) piece = CleanUp(piece);
+    return next_->Push(std::move(piece), token);
+  }
+
+ private:
+  bool first_ = true;
+};
+
+// The end of a word becomes a space, but at the end of the text.
+class BpeSuffix final : public Stage {
+ public:
+  using Stage::Stage;
+  absl::Status Push(std::string piece, const DecodedToken*) override {
+    DS_RETURN_IF_ERROR(Flush(" "));
+    held_ = std::move(piece);
+    any_ = true;
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override {
+    DS_RETURN_IF_ERROR(Flush(""));
+    return next_->Finish();
+  }
+
+ private:
+  absl::Status Flush(absl::string_view end) {
+    if (!any_) return absl::OkStatus();
+    any_ = false;
+    return next_->Push(absl::StrReplaceAll(held_, {{step_.pattern, end}}),
+                       nullptr);
+  }
+  std::string held_;
+  bool any_ = false;
+};
+
+// Repeated tokens are one, pads none.
+class Ctc final : public Stage {
+ public:
+  using Stage::Stage;
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    if (any_ && piece == last_) return absl::OkStatus();
+    any_ = true;
+    last_ = piece;
+    piece = absl::StrReplaceAll(piece, {{step_.pattern, ""}});
+    if (step_.Has(DecoderStep::kCleanup)) {
+      piece = absl::StrReplaceAll(CleanUp(piece), {{step_.content, " "}});
+    }
+    return piece.empty() ? absl::OkStatus()
+                         : next_->Push(std::move(piece), token);
+  }
+
+ private:
+  std::string last_;
+  bool any_ = false;
+};
+
+// sentencepiece's own: control tokens vanish unless they were asked for,
+// unknown ones become a sign, bytes are UTF-8 or U+FFFD each.
+class SentencePiece final : public Stage {
+ public:
+  using Stage::Stage;
+  absl::Status Push(std::string piece, const DecodedToken* token) override {
+    const uint8_t bits = token == nullptr ? 0 : token->bits;
+    const int byte = (bits & kTokenNamed) ? ByteOfToken(piece) : -1;
+    if (byte >= 0) {
+      held_.push_back(static_cast<char>(byte));
+      return Drain(/*all=*/false);
+    }
+    DS_RETURN_IF_ERROR(Drain(/*all=*/true));
+    if (space_seen_ || any_text_) at_begin_ = false;
+    space_seen_ = false;
+    if (token != nullptr && token->unknown) {
+      piece = step_.content;
+    } else if (!(bits & kTokenSpecial)) {
+      if (at_begin_ &&
+          (step_.Has(DecoderStep::kSpmDropSpace) ||
+           step_.Has(DecoderStep::kSpmDropSpaces)) &&
+          absl::StartsWith(piece, kSpaceSymbol)) {
+        piece.erase(0, kSpaceSymbol.size());
+        space_seen_ = !step_.Has(DecoderStep::kSpmDropSpaces);
+      }
+      piece = absl::StrReplaceAll(piece, {{kSpaceSymbol, " "}});
+    }
+    return Hand(std::move(piece));
+  }
+  absl::Status Finish() override {
+    DS_RETURN_IF_ERROR(Drain(/*all=*/true));
+    return next_->Finish();
+  }
+
+ private:
+  absl::Status Hand(std::string piece) {
+    any_text_ |= !piece.empty();
+    return next_->Push(std::move(piece), nullptr);
+  }
+  // Bytes so far as they are decided.
+  absl::Status Drain(bool all) {
+    std::string text;
+    size_t pos = 0;
+    while (pos < held_.size()) {
+      const CodePoint c = DecodeUtf8(held_, pos);
+      if (c.truncated && !all) break;
+      if (c.valid) {
+        text.append(held_, pos, c.size);
+        pos += c.size;
+      } else {
+        absl::StrAppend(&text, kReplacement);
+        ++pos;
+      }
+    }
+    held_.erase(0, pos);
+    return text.empty() ? absl::OkStatus() : Hand(std::move(text));
+  }
+  std::string held_;
+  bool at_begin_ = true;
+  bool space_seen_ = false;
+  bool any_text_ = false;
+};
+
+bool LooksAtTheWhole(const DecoderStep& s) {
+  // Strip at the front alone can be done as the text comes.
+  return s.kind != DecoderKind::kFuse &&
+         !(s.kind == DecoderKind::kStrip && s.stop == 0);
+}
+
+}  // namespace
+
+absl::StatusOr<DecoderChain> DecoderChain::Create(
+    const std::vector<DecoderStep>& steps) {
+  DecoderChain chain;
+  for (const DecoderStep& s : steps) {
+    Step step{s, nullptr};
+    const bool needs_pattern =
+        s.kind == DecoderKind::kReplace || s.kind == DecoderKind::kStrip ||
+        s.kind == DecoderKind::kMetaspace || s.kind == DecoderKind::kBpe ||
+        s.kind == DecoderKind::kCtc;
+    if ((needs_pattern && s.pattern.empty()) || !IsValidUtf8(s.pattern) ||
+        !IsValidUtf8(s.content) ||
+        (s.kind == DecoderKind::kCtc && s.content.empty())) {
+      return absl::InvalidArgumentError(
+          "a decoder has text that is empty or not UTF-8");
+    }
+    if (s.kind == DecoderKind::kReplace && s.Has(DecoderStep::kIsRegex)) {
+      DS_ASSIGN_OR_RETURN(step.regex, Regex::Compile(s.pattern));
+    }
+    chain.steps_.push_back(std::move(step));
+  }
+  return chain;
+}
+
+std::unique_ptr<DecoderStage> DecoderChain::Start(std::string* out) const {
+  std::unique_ptr<DecoderStage> next = std::make_unique<Append>(out);
+  if (steps_.empty()) return std::make_unique<Join>(std::move(next));
+  bool whole = false;  // some step after this one looks at the whole text
+  for (size_t i = steps_.size(); i > 0; --i) {
+    const DecoderStep& s = steps_[i - 1].spec;
+    bool fused = false;
+    for (size_t k = 0; k + 1 < i; ++k) {
+      fused |= steps_[k].spec.kind == DecoderKind::kFuse ||
+               steps_[k].spec.kind == DecoderKind::kByteLevel;
+    }
+    switch (s.kind) {
+      case DecoderKind::kByteLevel:
+        // It hands on one text, so that a Fuse must wait on its behalf.
+        if (whole) next = std::make_unique<Fuse>(s, true, std::move(next));
+        next = std::make_unique<ByteLevel>(s, std::move(next));
+        whole = true;
+        continue;
+      case DecoderKind::kFuse:
+        next = std::make_unique<Fuse>(s, whole, std::move(next));
+        whole = false;
+        continue;
+      case DecoderKind::kByteFallback:
+        next = std::make_unique<ByteFallback>(s, std::move(next));
+        break;
+      case DecoderKind::kReplace:
+        next = std::make_unique<Replace>(s, steps_[i - 1].regex.get(),
+                                         std::move(next));
+        break;
+      case DecoderKind::kStrip:
+        next = std::make_unique<Strip>(s, fused && !LooksAtTheWhole(s),
+                                       std::move(next));
+        break;
+      case DecoderKind::kMetaspace:
+        next = std::make_unique<Metaspace>(s, std::move(next));
+        break;
+      case DecoderKind::kWordPiece:
+        next = std::make_unique<WordPiece>(s, std::move(next));
+        break;
+      case DecoderKind::kBpe:
+        next = std::make_unique<BpeSuffix>(s, std::move(next));
+        break;
+      case DecoderKind::kCtc:
+        next = std::make_unique<Ctc>(s, std::move(next));
+        break;
+      case DecoderKind::kSentencePiece:
+        next = std::make_unique<SentencePiece>(s, std::move(next));
+        break;
+    }
+    whole |= LooksAtTheWhole(s);
+  }
+  return next;
+}
+
+}  // namespace deepslice
