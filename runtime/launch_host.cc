@@ -61,6 +61,15 @@ std::set<std::string> OwnAddresses() {
   return out;
 }
 
+// Whether that process is a system's init, which starts no ranks but takes the
+// orphans. Not those of containers: their first process may have started this
+// one, and the launcher the container.
+bool IsInit(pid_t pid) {
+  const auto process = ReadProcessStat(pid);
+  return process.has_value() &&
+         (process->name == "systemd" || process->name == "init");
+}
+
 }  // namespace
 
 std::string HostName() {
@@ -117,8 +126,8 @@ std::string LauncherProcess() {
   return "";
 }
 
-ParentWatch::ParentWatch(std::function<void(pid_t)> on_gone)
-    : on_gone_(std::move(on_gone)), parent_(getppid()) {
+ParentWatch::ParentWatch(pid_t parent, std::function<void()> on_gone)
+    : parent_(parent), on_gone_(std::move(on_gone)) {
   // Signals are for the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -139,12 +148,13 @@ ParentWatch::~ParentWatch() {
 void ParentWatch::Watch() {
   // Not PR_SET_PDEATHSIG: that also comes when only the thread of the launcher
   // ends that started this process.
+  const bool is_init = IsInit(parent_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!condition_.wait_for(lock, std::chrono::milliseconds(250),
                               [this] { return stop_; })) {
-    if (getppid() == parent_) continue;
+    if (getppid() == parent_ && !is_init) continue;
     lock.unlock();
-    on_gone_(parent_);
+    on_gone_();
     return;
   }
 }

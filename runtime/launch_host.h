@@ -30,12 +30,12 @@ absl::Status CheckMasterIsHere(absl::string_view master_addr,
 // all ranks of such a launch.
 std::string LauncherProcess();
 
-// Calls `on_gone` from a thread of its own, at most once, when the process that
-// started this one has ended, within half a second. Not at all when it has
-// ended before.
+// Calls `on_gone` from a thread of its own, at most once, when `parent`, which
+// getppid() has named, has ended: within half a second, and at once when it was
+// an init process, which takes the children of those that have ended.
 class ParentWatch {
  public:
-  explicit ParentWatch(std::function<void(pid_t parent)> on_gone);
+  ParentWatch(pid_t parent, std::function<void()> on_gone);
   ~ParentWatch();
   ParentWatch(const ParentWatch&) = delete;
   ParentWatch& operator=(const ParentWatch&) = delete;
@@ -43,8 +43,8 @@ class ParentWatch {
  private:
   void Watch();
 
-  const std::function<void(pid_t)> on_gone_;
   const pid_t parent_;
+  const std::function<void()> on_gone_;
   std::mutex mutex_;
   std::condition_variable condition_;
   bool stop_ = false;  // under mutex_

@@ -75,10 +75,8 @@ TEST(ParentWatch, TellsWhenTheParentHasEnded) {
   if (parent == 0) {
     const pid_t me = getpid();
     if (fork() == 0) {
-      const ParentWatch watch([&](pid_t gone) {
-        const char ok = gone == me ? 'y' : 'n';
-        _exit(write(ends[1], &ok, 1) == 1 ? 0 : 1);
-      });
+      const ParentWatch watch(
+          me, [&] { _exit(write(ends[1], "y", 1) == 1 ? 0 : 1); });
       absl::SleepFor(absl::Seconds(5));
       _exit(1);
     }
@@ -98,7 +96,7 @@ TEST(ParentWatch, TellsWhenTheParentHasEnded) {
 TEST(ParentWatch, IsSilentWhileTheParentLives) {
   bool told = false;
   {
-    const ParentWatch watch([&](pid_t) { told = true; });
+    const ParentWatch watch(getppid(), [&] { told = true; });
     absl::SleepFor(absl::Milliseconds(600));
   }
   EXPECT_FALSE(told);

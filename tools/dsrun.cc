@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/comm/shm.h"
 #include "runtime/launch.h"
 #include "runtime/launch_host.h"
 #include "runtime/manifest.h"
@@ -49,6 +50,7 @@ void SetInterrupted(int) {
 // leaves no half-written file.
 void RemoveUnfinished() {
   if (const char* path = TensorWriter::UnfinishedPath()) unlink(path);
+  if (const char* path = ShmListeningPath()) unlink(path);
 }
 void EndOnSignal(int number) {
   RemoveUnfinished();
@@ -60,6 +62,9 @@ void Handle(int number, void (*handler)(int)) {
   action.sa_handler = handler;  // without SA_RESTART: reading a line ends, too
   sigaction(number, &action, nullptr);
 }
+
+// The process that started this one, asked for as early as can be.
+pid_t parent = 0;
 
 const char* Env(const char* name) { return std::getenv(name); }
 
@@ -169,9 +174,9 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
   };
   std::optional<ParentWatch> launcher;
   if (place.launcher_stays) {
-    launcher.emplace([&](pid_t pid) {
+    launcher.emplace(parent, [&] {
       const absl::Status why = absl::UnavailableError(
-          absl::StrCat("the launcher (pid ", pid, ", ", place.source,
+          absl::StrCat("the launcher (pid ", parent, ", ", place.source,
                        ") has ended, and its ranks with it"));
       if (place.rank == 0) PrintError(why);
       RemoveUnfinished();
@@ -306,5 +311,6 @@ int InterruptFd() { return interrupt_pipe[0]; }
 }  // namespace deepslice
 
 int main(int argc, char** argv) {
+  deepslice::parent = getppid();
   return deepslice::RunProgram("dsrun", deepslice::Main, argc, argv);
 }

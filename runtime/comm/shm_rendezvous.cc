@@ -1,22 +1,19 @@
 #include "runtime/comm/shm_rendezvous.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "runtime/comm/shm_listener.h"
 #include "runtime/comm/shm_messages.h"
-#include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -24,83 +21,6 @@ namespace {
 
 // Rank 0's deadline comes first, so that it can tell the others.
 constexpr absl::Duration kGrace = absl::Seconds(2);
-
-absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
-  sockaddr_un out = {};
-  out.sun_family = AF_UNIX;
-  if (path.empty() || path[0] != '/' || path.size() >= sizeof(out.sun_path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the ranks' socket \"", absl::CHexEscape(path),
-                     "\": an absolute path"
-                     " of at most ",
-                     sizeof(out.sun_path) - 1, " bytes is allowed"));
-  }
-  std::memcpy(out.sun_path, path.data(), path.size());
-  return out;
-}
-
-absl::Status SystemError(const std::string& path, absl::string_view what) {
-  return absl::InternalError(
-      absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
-}
-
-ScopedFd NewSocket() {
-  return ScopedFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-}
-
-bool Connect(const ScopedFd& socket, const sockaddr_un& address) {
-  return connect(socket.get(), reinterpret_cast<const sockaddr*>(&address),
-                 sizeof(address)) == 0;
-}
-
-// A folder that nobody else can write to.
-absl::Status MakePrivateFolder(const std::string& folder) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return SystemError(folder, "making the folder of the ranks' socket");
-  }
-  struct stat st;
-  if (lstat(folder.c_str(), &st) != 0) return SystemError(folder, "lstat");
-  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
-      (st.st_mode & 0077) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        folder,
-        ": not a folder of mode 0700 that this user owns; remove it, "
-        "or set XDG_RUNTIME_DIR"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ScopedFd> Listen(const ShmOptions& options,
-                                const sockaddr_un& address) {
-  DS_RETURN_IF_ERROR(MakePrivateFolder(Dirname(options.address)));
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    ScopedFd listener = NewSocket();
-    if (!listener.valid()) return SystemError(options.address, "socket");
-    fchmod(listener.get(), 0600);  // the mode that bind gives the file
-    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address),
-             sizeof(address)) == 0) {
-      if (listen(listener.get(), 128) != 0) {
-        return SystemError(options.address, "listen");
-      }
-      return listener;
-    }
-    if (errno != EADDRINUSE) return SystemError(options.address, "bind");
-    // A live rank 0 answers; else the file was left by one that was killed.
-    ScopedFd probe = NewSocket();
-    if (Connect(probe, address)) {
-      SendHello(probe.get(), MakeHello(options));
-      return absl::AbortedError(
-          absl::StrCat(options.address,
-                       ": another process is rank 0 of this launch; give "
-                       "each process its own rank, or each launch its own id"));
-    }
-    unlink(options.address.c_str());
-  }
-  return absl::UnavailableError(
-      absl::StrCat(options.address,
-                   ": taken by another process again and "
-                   "again; give the launch its own id"));
-}
 
 // Rank 0's view of those who came.
 class Reception {
@@ -135,12 +55,10 @@ class Reception {
     }
     ScopedFd listener;
     if (options_.sockets.empty() && options_.world > 1) {
-      DS_ASSIGN_OR_RETURN(const sockaddr_un address,
-                          AddressOf(options_.address));
-      DS_ASSIGN_OR_RETURN(listener, Listen(options_, address));
+      DS_ASSIGN_OR_RETURN(listener, Listen(options_));
     }
     absl::Cleanup remover = [&] {
-      if (listener.valid()) unlink(options_.address.c_str());
+      if (listener.valid()) RemoveListener(options_.address);
     };
     while (num_joined_ < options_.world - 1) {
       const absl::Duration left = deadline - absl::Now();
@@ -295,15 +213,9 @@ class Reception {
 absl::StatusOr<ScopedFd> ReachFirst(const ShmOptions& options,
                                     absl::Time deadline) {
   if (!options.sockets.empty()) return ScopedFd(options.sockets[0]);
-  DS_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(options.address));
   for (;;) {
-    ScopedFd socket = NewSocket();
-    if (!socket.valid()) return SystemError(options.address, "socket");
-    if (Connect(socket, address)) return socket;
-    // Rank 0 may still be on its way.
-    if (errno != ENOENT && errno != ECONNREFUSED && errno != EINTR) {
-      return SystemError(options.address, "connecting to rank 0");
-    }
+    DS_ASSIGN_OR_RETURN(ScopedFd socket, ConnectTo(options.address));
+    if (socket.valid()) return socket;
     if (absl::Now() > deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("waited ", absl::ToDoubleSeconds(options.init_timeout),
@@ -349,6 +261,7 @@ absl::StatusOr<Meeting> MeetAsOther(const ShmOptions& options) {
             "rank 0 answers in another protocol; run the same build in every "
             "rank");
       case Received::kGone:
+        if (options.sockets.empty()) RemoveOfDead(options.address);
         return absl::AbortedError(absl::StrCat(
             "rank 0 closed the connection before rank ", options.rank,
             " had joined; it ended, or its launch is complete without this "

@@ -275,6 +275,78 @@ TEST(ShmRendezvous, SocketOfAKilledLaunchIsReplaced) {
   EXPECT_FALSE(FileExists(address));
 }
 
+// A process that waits at `address` as rank 0 of 2 and is killed.
+void LeaveSocket(const std::string& address) {
+  const auto killed = RunProcesses({[&]() -> std::string {
+    const pid_t me = getpid();
+    std::thread([me] {
+      absl::SleepFor(absl::Milliseconds(200));
+      kill(me, SIGKILL);
+    }).detach();
+    return Join(Options(address, 0, 2))();
+  }});
+  ASSERT_EQ(killed[0], "killed");
+  ASSERT_TRUE(FileExists(address));
+}
+
+TEST(ShmRendezvous, SocketsOfKilledLaunchesGoWithTheNextOne) {
+  const std::string dead = NewTestAddress(), alive = NewTestAddress(),
+                    next = NewTestAddress();
+  LeaveSocket(dead);
+  const Body launch = [&]() -> std::string {
+    const auto results =
+        RunProcesses({Join(Options(next, 0, 2)), Join(Options(next, 1, 2))});
+    if (FileExists(dead)) return "the dead one is there";
+    if (!FileExists(alive)) return "the live one is gone";
+    return results[0] + results[1];
+  };
+  const auto results = RunProcesses({Join(Options(alive, 0, 2)), launch,
+                                     [&]() -> std::string {
+                                       absl::SleepFor(absl::Milliseconds(500));
+                                       return Join(Options(alive, 1, 2))();
+                                     }},
+                                    absl::Milliseconds(100));
+  EXPECT_EQ(results[0], "OK");
+  EXPECT_EQ(results[1], "OKOK");
+  EXPECT_EQ(results[2], "OK");
+}
+
+TEST(ShmRendezvous, GuestRemovesTheSocketOfAKilledRankZero) {
+  const std::string address = NewTestAddress();
+  const auto results =
+      RunProcesses({[&]() -> std::string {
+                      const pid_t me = getpid();
+                      std::thread([me] {
+                        absl::SleepFor(absl::Milliseconds(400));
+                        kill(me, SIGKILL);
+                      }).detach();
+                      return Join(Options(address, 0, 3))();
+                    },
+                    Join(Options(address, 1, 3))},
+                   absl::Milliseconds(50));
+  EXPECT_EQ(results[0], "killed");
+  EXPECT_TRUE(absl::StrContains(results[1], "rank 0 closed the connection"))
+      << results[1];
+  EXPECT_FALSE(FileExists(address));
+}
+
+TEST(ShmRendezvous, SignalHandlersKnowThePathWhileItIsThere) {
+  const std::string address = NewTestAddress();
+  const auto results = RunProcesses({[&]() -> std::string {
+    std::string seen;
+    std::thread handler([&seen] {
+      absl::SleepFor(absl::Milliseconds(200));
+      if (const char* path = ShmListeningPath()) seen = path;
+    });
+    ShmOptions options = Options(address, 0, 2);
+    options.init_timeout = absl::Milliseconds(400);
+    const bool failed = !ConnectShm(options).ok();
+    handler.join();
+    return absl::StrCat(failed, ShmListeningPath() == nullptr, seen);
+  }});
+  EXPECT_EQ(results[0], "11" + address);
+}
+
 TEST(ShmRendezvous, RejectsBadOptions) {
   DS_EXPECT_ERROR(ConnectShm(Options("/tmp/x", 4, 4)), kInvalidArgument,
                   "rank 4 of 4");
