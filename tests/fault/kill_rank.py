@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Kills a rank in the middle of a generation and checks how the launch ends.
 
-    kill_rank.py DSRUN PLAN [--prompt-ids 1,2,3] [--rounds N]
+    kill_rank.py DSRUN PLAN [--prompt-ids 1,2,3] [--rounds N] [--deadline S]
+                 [--flags='--device cuda --share-gpu']
 
 PLAN has at least two ranks and a tokenizer. Each rank is killed in turn, behind
 the first words of an answer, in launches where dsrun starts the ranks itself and
-in launches with torchrun's variables. Checked: all processes are gone within 2 s,
-exit code 5 (the launch's, or each survivor's), one line that names the killed
+in launches with torchrun's variables. Checked: all processes are gone by the
+deadline (2 s), exit code 5 (the launch's, or each survivor's), one line that names the killed
 rank as the root cause, nothing new in /dev/shm, no socket left. Standard library
 only; the last line is 'N passed, N failed'.
 """
@@ -19,8 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-
-DEADLINE_S = 2.0
 
 
 def free_port():
@@ -72,7 +71,8 @@ class Launch:
                and not k.startswith(('OMPI_', 'PMI_', 'SLURM_', 'MV2_'))}
         env['XDG_RUNTIME_DIR'] = self.tmp.name
         command = [args.dsrun, args.plan, '--prompt-ids', args.prompt_ids,
-                   '--ignore-eos', '--greedy', '-n', str(args.new_tokens)]
+                   '--ignore-eos', '--greedy', '-n', str(args.new_tokens),
+                   *args.flags.split()]
         self.processes, self.ranks = [], []
         port = free_port()
         for rank in range(1 if self_spawned else world):
@@ -123,7 +123,7 @@ def check(args, world, self_spawned, victim):
         os.kill(killed, signal.SIGKILL)
         start = time.monotonic()
         while (any(p.poll() is None for p in launch.processes)
-               and time.monotonic() < start + DEADLINE_S):
+               and time.monotonic() < start + args.deadline):
             time.sleep(0.005)
         took = time.monotonic() - start
         running = [r for r, pid in enumerate(launch.ranks) if alive(pid)]
@@ -157,6 +157,9 @@ def main():
     parser.add_argument('--new-tokens', type=int, default=400,
                         help='enough to be still at work at the kill')
     parser.add_argument('--rounds', type=int, default=1)
+    parser.add_argument('--deadline', type=float, default=2.0,
+                        help='seconds from the kill to the end of all')
+    parser.add_argument('--flags', default='', help='more of dsrun\'s flags')
     args = parser.parse_args()
     with open(os.path.join(args.plan, 'manifest.json')) as f:
         world = json.load(f)['world_size']
