@@ -1,6 +1,6 @@
 // A plan folder, opened and checked: bytes to a view that later code may read
 // without fear. No device, no rank communication. The weights stay mapped: who
-// cuts that file while it is in use ends the process with SIGBUS.
+// cuts that file while it is in use ends the process (mapped_fault.h).
 #ifndef DEEPSLICE_RUNTIME_PLAN_H_
 #define DEEPSLICE_RUNTIME_PLAN_H_
 

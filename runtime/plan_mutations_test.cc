@@ -1,5 +1,6 @@
 // Any damage to a plan's bytes is a clean error, or a plan that runs a step
 // without a crash. Run it under the sanitizers too.
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -82,6 +83,14 @@ TEST_P(PlanMutations, EveryByteFlipped) {
       Try(bytes);
     }
   }
+  // Every bit of the tables that stand first.
+  for (size_t i = 0; i < std::min<size_t>(good_.size(), 4096); ++i) {
+    for (int bit = 1; bit < 7; ++bit) {
+      std::string bytes = good_;
+      bytes[i] = static_cast<char>(bytes[i] ^ (1 << bit));
+      Try(bytes);
+    }
+  }
   // Both ends are met: names may change freely, most else may not.
   EXPECT_GT(refused_, 1000);
   EXPECT_GT(ran_, 1000);
@@ -139,6 +148,11 @@ TEST_F(GpuPlanMutations, EveryByteFlipped) {
   }
   EXPECT_GT(refused_, 1000);
   EXPECT_GT(taken_, 1000);
+}
+
+TEST_F(GpuPlanMutations, EveryTruncation) {
+  for (size_t n = 0; n < good_.size(); ++n) Try(good_.substr(0, n));
+  EXPECT_LE(taken_, 8);  // padding at the end is nobody's
 }
 
 TEST_F(GpuPlanMutations, WordsReplaced) {

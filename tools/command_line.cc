@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "schema/base/exit_code.h"
+#include "schema/base/mapped_fault.h"
 #include "schema/base/nearest.h"
 
 namespace deepslice {
@@ -48,6 +49,7 @@ int RunProgram(const char* name, int (*main_body)(int, char**), int argc,
     }
   }
   signal(SIGPIPE, SIG_IGN);
+  ReportMappedFaults(name);
   std::set_terminate([] { _exit(EndOfException()); });
   try {
     return main_body(argc, argv);

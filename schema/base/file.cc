@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "schema/base/mapped_fault.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -23,7 +24,8 @@ namespace {
 absl::Status ErrnoStatus(absl::string_view path, int error) {
   const std::string text = absl::StrCat(path, ": ", std::strerror(error));
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
-  if (error == ENAMETOOLONG || error == EISDIR || error == ELOOP) {
+  if (error == ENAMETOOLONG || error == EISDIR || error == ELOOP ||
+      error == EACCES || error == EPERM) {
     return absl::InvalidArgumentError(text);
   }
   return absl::InternalError(text);
@@ -61,8 +63,11 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const size_t size = file.size;
   void* p = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (p == MAP_FAILED) return ErrnoStatus(path, errno);
-  out.mapping_ = std::shared_ptr<const void>(
-      p, [size](const void* q) { munmap(const_cast<void*>(q), size); });
+  NoteMapping(p, size, path);
+  out.mapping_ = std::shared_ptr<const void>(p, [size](const void* q) {
+    ForgetMapping(q);
+    munmap(const_cast<void*>(q), size);
+  });
   out.bytes_ = absl::string_view(static_cast<const char*>(p), size);
   return out;
 }

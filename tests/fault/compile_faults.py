@@ -2,10 +2,10 @@
 """A compile that is killed, interrupted or out of disk leaves a whole plan or
 none.
 
-    compile_faults.py DSCOMPILE FAIL_WRITES [ROUNDS]
+    compile_faults.py DSCOMPILE FAIL_FILES [ROUNDS]
 
 Kills at random moments, and before every single call that changes the file
-system (FAIL_WRITES, fail_writes.cc); the disk full at every such call and at
+system (FAIL_FILES, fail_files.cc); the disk full at every such call and at
 random sizes; with and without a plan of that name already there. Also two
 compilers at the same plan, and outputs that are refused.
 """

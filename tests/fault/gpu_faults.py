@@ -159,9 +159,13 @@ def check_images(m, plan):
             f.write(bytes([byte ^ 0x10]))
     m.ends('flipped bits of cubins', 3, ['kernels.bin'],
            [bad, *WORK, '-n', 4, '--device', 'cuda'])
-    m.ends('a cubin that the driver refuses', 3, ['kernel'],
-           [plan, *WORK, '-n', 4, '--device', 'cuda'],
-           FAKE_CUDA_FAIL='ModuleLoadData:200:2')
+    for error, code, what in ((200, 3, 'a damaged cubin'),
+                              (209, 4, 'of another card'),
+                              (218, 3, 'PTX that is none'),
+                              (222, 4, 'PTX too new')):
+        m.ends(f'an image that the driver refuses: {what}', code, ['kernel'],
+               [plan, *WORK, '-n', 4, '--device', 'cuda'],
+               FAKE_CUDA_FAIL=f'ModuleLoadData:{error}:2')
     with open(kernels, 'r+b') as f:
         f.truncate(os.path.getsize(kernels) - 4096)
     m.ends('kernels.bin cut', 3, ['kernels.bin'],

@@ -71,6 +71,7 @@ def file_faults(name):
         'empty': lambda: os.truncate(path, 0),
         'cut by 1': lambda: os.truncate(path, size - 1),
         'grown by 1': lambda: append(path),
+        'all zero': lambda: write(path, '\0' * size),
         'first bit': lambda: flip(path, 0),
         'a bit in the middle': lambda: flip(path, size // 3),
         'last bit': lambda: flip(path, size - 1),
@@ -155,7 +156,7 @@ def check_folders(f):
     for name in sorted(os.listdir('good')):
         for what, fault in file_faults(name).items():
             unread = ()
-            if what.endswith('bit'):
+            if what.endswith('bit') or what == 'all zero':
                 if name == 'report.json':
                     unread = ('inspect', 'explain', 'run', 'tokenize')
                 elif name.endswith('.weights') or name == 'rank_0001.plan':

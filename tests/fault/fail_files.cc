@@ -1,6 +1,7 @@
 // Stands before the C library's functions that change a file system, and fails,
 // or ends the process at, one of their calls: a full disk and a kill at every
-// moment that matters. For LD_PRELOAD; the environment says what happens:
+// moment that matters. And before read(), as a slow or broken disk. For
+// LD_PRELOAD; the environment says what happens:
 //
 //   FAIL_AT=N      the Nth call, from 1 on; absent: none
 //   FAIL_HOW       "full" (ENOSPC; EIO from fsync), "kill" (SIGKILL before the
@@ -9,6 +10,8 @@
 //   FAIL_PLAIN=1   as on a file system without nameless files and without the
 //                  exchange of two names
 //   FAIL_COUNT     a file that gets the number of calls at the end
+//   READ_SHORT=N   read() gives at most N bytes, and every other time EINTR
+//   READ_FAILS=N   the Nth read() of more than 64 bytes fails with EIO
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +48,13 @@ bool Fails(int error = ENOSPC) {
   return true;
 }
 
+std::atomic<int> reads{0}, large_reads{0};
+
+int NumberOf(const char* name) {
+  const char* text = getenv(name);
+  return text == nullptr ? 0 : atoi(text);
+}
+
 template <typename F>
 F* Real(const char* name, F*) {
   return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
@@ -71,6 +81,7 @@ extern "C" {
 int WrappedOpen(const char* path, int flags, ...) WRAPPED("open64");
 ssize_t WrappedWrite(int fd, const void* data, size_t bytes, off_t at)
     WRAPPED("pwrite64");
+ssize_t WrappedRead(int fd, void* data, size_t bytes) WRAPPED("read");
 int WrappedAllocate(int fd, off_t at, off_t bytes) WRAPPED("posix_fallocate64");
 int WrappedTruncate(int fd, off_t bytes) WRAPPED("ftruncate64");
 int WrappedSync(int fd) WRAPPED("fsync");
@@ -98,6 +109,20 @@ int WrappedOpen(const char* path, int flags, ...) {
 ssize_t WrappedWrite(int fd, const void* data, size_t bytes, off_t at) {
   if (Fails()) return -1;
   return Real("pwrite64", &WrappedWrite)(fd, data, bytes, at);
+}
+
+ssize_t WrappedRead(int fd, void* data, size_t bytes) {
+  if (bytes > 64 && ++large_reads == NumberOf("READ_FAILS")) {
+    errno = EIO;
+    return -1;
+  }
+  const size_t most = static_cast<size_t>(NumberOf("READ_SHORT"));
+  if (most > 0 && ++reads % 2 == 1) {
+    errno = EINTR;
+    return -1;
+  }
+  return Real("read", &WrappedRead)(fd, data,
+                                    most > 0 && bytes > most ? most : bytes);
 }
 
 int WrappedAllocate(int fd, off_t at, off_t bytes) {
