@@ -236,8 +236,6 @@ absl::StatusOr<std::optional<RankPlace>> DiscoverRank(const RankFlags& flags,
 
 namespace {
 
-absl::string_view RanksText(int n) { return n == 1 ? "rank" : "ranks"; }
-
 // The command that starts `world` ranks the way `source` does.
 std::string RightCommand(absl::string_view source, int world,
                          absl::string_view plan_folder) {
@@ -267,8 +265,8 @@ absl::Status CheckPlace(const RankPlace& place, int plan_world,
         RightCommand(place.source, plan_world, plan_folder);
     return OtherWorld(
         plan_folder, plan_world,
-        absl::StrCat("the launch has ", place.world, " ",
-                     RanksText(place.world), " (", place.source, ")"),
+        absl::StrCat("the launch has ", place.world, " rank(s) (", place.source,
+                     ")"),
         plan_world == 1
             ? absl::StrCat(right, "; several sequences run in one process")
             : absl::StrCat(right, ", or dsrun ", plan_folder, " --spawn ",
@@ -292,10 +290,9 @@ absl::Status CheckSpawn(absl::string_view spawn, int plan_world,
   DS_ASSIGN_OR_RETURN(const int count,
                       ParseNumber("--spawn", spawn, 1, kMaxWorld));
   if (count == plan_world) return absl::OkStatus();
-  return OtherWorld(
-      plan_folder, plan_world,
-      absl::StrCat("--spawn starts ", count, " ", RanksText(count)),
-      absl::StrCat("dsrun ", plan_folder));
+  return OtherWorld(plan_folder, plan_world,
+                    absl::StrCat("--spawn starts ", count, " rank(s)"),
+                    absl::StrCat("dsrun ", plan_folder));
 }
 
 std::string LaunchLine(const RankPlace& place, GetEnv env,

@@ -230,7 +230,7 @@ TEST(CheckSpawn, WantsThePlansRanks) {
   DS_ASSERT_OK(CheckSpawn("3", 3, "plan"));
   DS_EXPECT_ERROR(
       CheckSpawn("2", 3, "plan"), kFailedPrecondition,
-      "plan: --spawn starts 2 ranks, the plan has 3; start 3 (dsrun "
+      "plan: --spawn starts 2 rank(s), the plan has 3; start 3 (dsrun "
       "plan)");
   DS_EXPECT_ERROR(CheckSpawn("", 3, "plan"), kInvalidArgument,
                   "--spawn is \"\"");
@@ -272,7 +272,7 @@ TEST(CheckPlace, RefusesAnotherWorldSizeWithTheRightCommand) {
         .rank = 0, .world = 2, .local_world = 2, .source = c.source};
     DS_EXPECT_ERROR(
         CheckPlace(place, 4, "$plan"), kFailedPrecondition,
-        absl::StrCat("$plan: the launch has 2 ranks (", c.source,
+        absl::StrCat("$plan: the launch has 2 rank(s) (", c.source,
                      "), the plan has 4; start 4 (", c.command,
                      ", or dsrun $plan --spawn 4, which starts them itself)"));
     DS_ASSERT_OK(CheckPlace(place, 2, "$plan"));

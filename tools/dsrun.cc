@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,6 +54,7 @@ void RemoveUnfinished() {
   if (const char* path = ShmListeningPath()) unlink(path);
 }
 void EndOnSignal(int number) {
+  LeaveShmBySignal(number);
   RemoveUnfinished();
   _exit(128 + number);
 }
@@ -159,9 +161,20 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
   }
   std::unique_ptr<Work> work = MakeWork(options);
   bool connected = false;
+  // When the launcher has ended, that is what rank 0 tells, once, and what the
+  // ranks see of each other's end is no news.
+  std::atomic<bool> told_of_launcher = false;
+  const auto tell_of_launcher = [&] {
+    if (place.rank != 0 || told_of_launcher.exchange(true)) return;
+    PrintError(absl::UnavailableError(
+        absl::StrCat("the launcher (pid ", parent, ", ", place.source,
+                     ") has ended, and its ranks with it")));
+  };
   const auto tell = [&](const absl::Status& why) {
     if (options.spawned.has_value()) {
       ReportFailure(options.spawned->report_fd, why);
+    } else if (place.launcher_stays && getppid() != parent) {
+      tell_of_launcher();
     } else if (IsNews(place.rank, connected, why)) {
       PrintError(why);
     }
@@ -175,12 +188,9 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
   std::optional<ParentWatch> launcher;
   if (place.launcher_stays) {
     launcher.emplace(parent, [&] {
-      const absl::Status why = absl::UnavailableError(
-          absl::StrCat("the launcher (pid ", parent, ", ", place.source,
-                       ") has ended, and its ranks with it"));
-      if (place.rank == 0) PrintError(why);
+      tell_of_launcher();
       RemoveUnfinished();
-      _exit(ExitCodeOf(why));
+      _exit(kExitRankFailed);
     });
   }
   const absl::Status status = [&]() -> absl::Status {
@@ -195,7 +205,8 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
       return StatusOfException(std::current_exception());
     }
   }();
-  // Ctrl-C at a conversation's prompt: the user's will and no failure.
+  // Ctrl-C at a conversation's prompt, or a signal to rank 0: the user's will
+  // and no failure.
   if (absl::IsCancelled(status)) return kExitInterrupted;
   if (!status.ok()) tell(status);
   return ExitCodeOf(status);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -28,6 +29,10 @@ namespace {
 // each sums its part and reads the sums: two meetings, but less reading.
 constexpr int64_t kDirectFloats = 16 << 10;
 
+// This process's ShmRank::left, for a signal handler.
+std::atomic<std::atomic<uint32_t>*> left_of_this_process = nullptr;
+static_assert(decltype(left_of_this_process)::is_always_lock_free);
+
 class ShmComm final : public Comm {
  public:
   ShmComm(Meeting meeting, const ShmOptions& options)
@@ -41,6 +46,7 @@ class ShmComm final : public Comm {
                 .stopped_timeout = options.stopped_timeout,
                 // Else the supervisor kills what is left.
                 .kill_stopped = options.sockets.empty()}) {
+    left_of_this_process = &mine().left;
     for (ShmPatience* p : {&patience_, &idle_patience_}) {
       p->spin = absl::Microseconds(20);
       p->hang = options.hang_timeout;
@@ -54,6 +60,7 @@ class ShmComm final : public Comm {
     }
   }
   ~ShmComm() override {
+    left_of_this_process = nullptr;
     mine().left.store(1);
     segment().Wake(rank_);
   }
@@ -227,6 +234,12 @@ absl::Status CheckOptions(const ShmOptions& o) {
 }
 
 }  // namespace
+
+void LeaveShmBySignal(int number) {
+  if (std::atomic<uint32_t>* left = left_of_this_process) {
+    left->store(128 + number);
+  }
+}
 
 absl::StatusOr<std::unique_ptr<Comm>> ConnectShm(const ShmOptions& options) {
   DS_RETURN_IF_ERROR(CheckOptions(options));

@@ -20,7 +20,8 @@ struct ShmOptions {
   int world = 1;
   // Where rank 0 listens: an absolute path of at most 107 bytes, see
   // DefaultShmAddress. Rank 0 makes its folder (mode 0700) and removes the
-  // socket when all ranks have joined, and what killed ones have left. Unused when `sockets` is given.
+  // socket when all ranks have joined, and what killed ones have left. Unused
+  // when `sockets` is given.
   std::string address;
   // Instead of an address, ends of MakeRankSockets, which are taken over: rank
   // 0 gives those to ranks 1, 2, ..., any other rank its one to rank 0.
@@ -48,6 +49,11 @@ struct ShmOptions {
 // step 5`; a stopped one is lost after `stopped_timeout`. The process may not
 // fork while it holds the Comm.
 absl::StatusOr<std::unique_ptr<Comm>> ConnectShm(const ShmOptions& options);
+
+// Tells the others, whose calls then fail with Cancelled, that signal `number`
+// ends this process, if it holds a Comm of ConnectShm. For the handler of that
+// signal, which then ends it.
+void LeaveShmBySignal(int number);
 
 // The path of the socket at which this process waits for other ranks, which it
 // removes unless it is ended before; else nullptr. For signal handlers.

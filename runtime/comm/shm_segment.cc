@@ -175,9 +175,7 @@ absl::Status ShmSegment::SleepFor(int other, uint32_t n,
       break;
     }
     if (gone) {
-      result = absl::AbortedError(absl::StrCat(Name(other), " left at step ",
-                                               theirs.step.load(),
-                                               " while others wait for it"));
+      result = EndOf(other);
       Fail(result);
       break;
     }
@@ -222,6 +220,17 @@ bool ShmSegment::Fail(const absl::Status& why) const {
   }
   for (int r = 0; r < world_; ++r) Wake(r);
   return first;
+}
+
+absl::Status ShmSegment::EndOf(int r) const {
+  const uint32_t left = rank(r).left.load();
+  const int64_t step = rank(r).step.load();
+  if (left > 128) {
+    return absl::CancelledError(absl::StrCat(Name(r), " was ended by signal ",
+                                             left - 128, " at step ", step));
+  }
+  return absl::AbortedError(absl::StrCat(Name(r), " left at step ", step,
+                                         " while others wait for it"));
 }
 
 bool ShmSegment::FirstToTellSlow() const {

@@ -17,8 +17,9 @@ namespace deepslice {
 struct alignas(128) ShmRank {
   std::atomic<uint32_t> arrived;   // meetings this rank has come to
   std::atomic<uint32_t> sleepers;  // ranks asleep on `arrived`
-  std::atomic<uint32_t> left;      // 1: ended in good order
-  std::atomic<uint32_t> beat;      // changes while the process is not stopped
+  // 1: ended in good order; 128 + n: by signal n, which is no failure.
+  std::atomic<uint32_t> left;
+  std::atomic<uint32_t> beat;  // changes while the process is not stopped
   uint32_t pid;
   std::atomic<int64_t> step;
   uint64_t call[2];  // CallWord, by parity of the meeting
@@ -56,7 +57,8 @@ class ShmSegment {
   // ranks that meet it.
   void Arrive(int me, uint32_t n, uint64_t call) const;
   // Waits until `other` has come to meeting n; calls `on_slow` at most once.
-  // Aborted when the launch failed or `other` left.
+  // Aborted when the launch failed or `other` left, Cancelled when a signal
+  // ended it.
   absl::Status WaitFor(int other, uint32_t n, const ShmPatience& patience,
                        absl::FunctionRef<void()> on_slow) const;
   // True for the first call among all ranks.
@@ -68,6 +70,8 @@ class ShmSegment {
   bool failed() const;
   // The reason; `failed()` holds.
   absl::Status failure() const;
+  // Why the others end when rank r is gone and `left` is not 0.
+  absl::Status EndOf(int r) const;
   // "rank 1 (pid 77)".
   std::string Name(int r) const;
   void Wake(int r) const;

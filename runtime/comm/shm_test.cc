@@ -87,6 +87,26 @@ TEST(ShmComm, EndWithoutGoodbyeIsALoss) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+TEST(ShmComm, RankThatASignalEndsCancelsTheOthers) {
+  const auto results =
+      RunInRanks(CommKind::kShm, 3, [](Comm* comm) -> std::string {
+        for (int step = 0;; ++step) {
+          comm->SetStep(step);
+          if (step == 3 && comm->rank() == 0) {
+            LeaveShmBySignal(SIGINT);
+            _exit(128 + SIGINT);
+          }
+          const absl::Status s = comm->Barrier();
+          if (!s.ok()) return s.ToString();
+        }
+      });
+  for (const int r : {1, 2}) {
+    EXPECT_TRUE(absl::StartsWith(results[r], "CANCELLED: rank 0 (pid ")) << r;
+    EXPECT_TRUE(absl::EndsWith(results[r], "was ended by signal 2 at step 3"))
+        << results[r];
+  }
+}
+
 TEST(ShmComm, HangBeyondTheDeadlineIsNamed) {
   const std::string address = NewTestAddress();
   std::vector<Body> bodies;

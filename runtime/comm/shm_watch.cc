@@ -69,9 +69,12 @@ void ShmWatch::HearSockets() {
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) continue;
     polled_[i].fd = -1;  // poll skips it from now on
     const ShmRank& lost = segment_.rank(ranks_[i]);
-    if (lost.left.load() != 0) continue;
-    segment_.Fail(absl::AbortedError(absl::StrCat(
-        segment_.Name(ranks_[i]), " was lost at step ", lost.step.load())));
+    const uint32_t left = lost.left.load();
+    if (left == 1) continue;
+    segment_.Fail(left != 0 ? segment_.EndOf(ranks_[i])
+                            : absl::AbortedError(absl::StrCat(
+                                  segment_.Name(ranks_[i]),
+                                  " was lost at step ", lost.step.load())));
   }
 }
 

@@ -218,7 +218,18 @@ def check_kill(t, c):
         c.check(p.returncode == 1 and 'stdout: Broken pipe' in stderr
                 and not t.ranks(), f'{plan}: a reader that goes away',
                 (p.returncode, stderr))
-    # A signal to one rank alone ends them all.
+    # A launcher that tells rank 0 first: the others end in silence, too.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        port = free_port()
+        zero, one = (t.start('two', *LONG, env=torch_variables(r, 2, port))
+                     for r in (0, 1))
+        zero.stdout.read(4)
+        zero.send_signal(number)
+        got = t.finish(zero, one)
+        c.check([g[0] for g in got] == [128 + number, 130]
+                and 'dsrun: ' not in got[0][2] + got[1][2],
+                f'rank 0 of a launcher: {number.name}', got)
+    # A signal to another rank alone is a failure of all.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         p = t.start('two', *LONG)
         p.stdout.read(4)

@@ -8,6 +8,7 @@ Open MPI itself.
 """
 import os
 import socket
+import subprocess
 import sys
 import time
 
@@ -91,7 +92,7 @@ def check_variables(t, c):
         begin = time.monotonic()
         code, out, stderr = t.run('three', *SHORT, env=env[1])
         c.check(code == 4 and not out and len(errors(stderr)) == 1
-                and 'has 2 ranks (' in stderr and 'plan has 3; start 3 (' in stderr
+                and 'has 2 rank(s) (' in stderr and 'plan has 3; start 3 (' in stderr
                 and time.monotonic() - begin < 2, f'{name}: 2 ranks for 3', stderr)
         one_rank = launchers(0, 1)[name]
         code, out, stderr = t.run('one', *SHORT, env=one_rank)
@@ -139,7 +140,7 @@ def check_refusals(t, c, ids):
             'MASTER_PORT': '29500'}
     begin = time.monotonic()
     code, _, stderr = t.run('two', *SHORT, env=away)
-    c.check(code == 4 and 'has 4 ranks' in stderr
+    c.check(code == 4 and 'has 4 rank(s)' in stderr
             and 'torchrun --nproc-per-node 2 --no-python dsrun two' in stderr
             and time.monotonic() - begin < 2, 'a wrong world first', stderr)
 
@@ -178,7 +179,7 @@ def check_refusals(t, c, ids):
     c.check(code == 0 and out == ids and '(started here)' in stderr,
             '--spawn 2 in spite of a launcher', stderr)
     code, out, stderr = t.run('two', *SHORT, '--spawn', '4')
-    c.check(code == 4 and '--spawn starts 4 ranks, the plan has 2' in stderr,
+    c.check(code == 4 and '--spawn starts 4 rank(s), the plan has 2' in stderr,
             '--spawn 4', (code, stderr))
     code, out, stderr = t.run('two', *SHORT, '--spawn')
     c.check(code == 2 and '--spawn is ""' in stderr, '--spawn', (code, stderr))
@@ -222,6 +223,29 @@ def check_real_mpirun(t, c, ids):
     t.finish(p)
 
 
+def check_end_of_launcher(t, c):
+    """A launcher's process is killed: its ranks end with one line."""
+    port = free_port()
+    script = f"""import os, subprocess, sys, time
+for r in (0, 1):
+    subprocess.Popen([{t.dsrun!r}, 'two', *{[*WORK, '-n', '50000']!r}],
+                     env={{**os.environ, **{torch_variables(0, 2, port)!r},
+                          'RANK': str(r), 'LOCAL_RANK': str(r),
+                          'TORCHELASTIC_RUN_ID': 'x'}},
+                     stdout=open('answer', 'a'))
+time.sleep(60)"""
+    p = subprocess.Popen([sys.executable, '-c', script], env=t.env, text=True,
+                         stderr=subprocess.PIPE)
+    c.check(wait_until(lambda: os.path.exists('answer')
+                       and os.path.getsize('answer') > 4, 30), 'ranks at work')
+    p.kill()
+    c.check(wait_until(lambda: not t.ranks(), 2), 'end of a launcher', t.ranks())
+    stderr = p.communicate()[1]
+    c.check(errors(stderr) == [f'dsrun: the launcher (pid {p.pid}, torchrun) has '
+                               'ended, and its ranks with it'],
+            'end of a launcher: one line', stderr)
+
+
 def main():
     dscompile, dsrun = (os.path.realpath(p) for p in sys.argv[1:])
     c = Checks()
@@ -236,6 +260,7 @@ def main():
         check_local_rank(t, c, ids)
         check_refusals(t, c, ids)
         check_real_mpirun(t, c, ids)
+        check_end_of_launcher(t, c)
         c.check(not files_below(t.runtime_dir) and not t.ranks()
                 and shm_files() <= shm, 'nothing is left',
                 files_below(t.runtime_dir))
