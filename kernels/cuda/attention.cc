@@ -90,6 +90,11 @@ int64_t DecodePasses(const AttentionShape& s) {
   return CeilDiv(s.group, DecodeRows(s));
 }
 
+// Of 32 keys or values a half.
+int64_t DecodeRingBytes(const AttentionShape& s, const DecodeTuning& t) {
+  return t.warps * t.ring * s.head_dim * 64;
+}
+
 KernelSpec SimpleDecode(const AttentionShape& s, const GpuTarget& target) {
   KernelSpec spec;
   spec.source = "attention_simple.cuh";
@@ -161,22 +166,34 @@ DecodeTuning TuneDecode(const AttentionShape& shape, const GpuTarget& target) {
     // A cluster saves the way through memory, about 2 us, but its blocks need
     // places side by side: of large ones fewer fit.
     const int64_t large = warps / (8 * alike);  // blocks of 8 warps
+    // Few keys for each of many blocks: nothing for a ring to win.
+    const bool many_blocks = s.head_dim <= 64 && large >= 16;
     if (large >= 4) {
       c.warps = 8;
-      c.cluster = s.head_dim > 64 || large < 16 ? 4 : 8;
-      c.even = large * 3 / 4;
+      c.cluster = many_blocks ? 8 : 2;
+      c.even = many_blocks ? large * 3 / 4 : large;
     } else if (large >= 2) {
       c.cluster = 2;
     }
-    c.ahead = 2;
-    while (!DecodeFits(s, c)) {
+    const auto halve = [&c] {
+      c.warps /= 2;
+      c.even *= 2;
+    };
+    while (!DecodeFits(s, target, c)) {
       if (c.warps > 4) {
-        c.warps /= 2;
-        c.even *= 2;
+        halve();
       } else {
         c.cluster /= 2;
       }
     }
+    if (!many_blocks) {
+      // What two blocks of four warps, or one of eight, find room for.
+      c.ring = c.warps > 4 && s.head_dim > 64 ? 2 : 3;
+      if (!DecodeFits(s, target, c) && c.warps > 4) halve();
+      if (!DecodeFits(s, target, c)) c.ring = 2;
+      if (!DecodeFits(s, target, c)) c.ring = 0;
+    }
+    if (c.ring == 0) c.ahead = 2;
     c.min_part = 32 * c.warps;
   }
   const int64_t parts = CeilDiv(s.max_context, c.min_part);
@@ -192,7 +209,8 @@ DecodeTuning TuneDecode(const AttentionShape& shape, const GpuTarget& target) {
   return c;
 }
 
-bool DecodeFits(const AttentionShape& shape, const DecodeTuning& t) {
+bool DecodeFits(const AttentionShape& shape, const GpuTarget& target,
+                const DecodeTuning& t) {
   const AttentionShape s = Normalise(shape);
   const int64_t rows = DecodeRows(s);
   if (rows == 0) return false;
@@ -202,7 +220,9 @@ bool DecodeFits(const AttentionShape& shape, const DecodeTuning& t) {
   const int64_t inbox =
       t.cluster > 1 ? 4 * rows * s.head_dim + t.cluster * (16 + 8 * rows) : 0;
   const int64_t small = 2 * s.head_dim + 4 * s.rotary_dim + 4 * rows + 64;
-  return sums + rotated + inbox + small <= 48 << 10;
+  const int64_t fixed = sums + rotated + inbox + small;
+  if (fixed > 48 << 10) return false;
+  return t.ring == 0 || fixed + DecodeRingBytes(s, t) <= target.shared_bytes;
 }
 
 DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
@@ -221,7 +241,7 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
     return result;
   }
   const DecodeTuning& c = tuning;
-  DS_CHECK(DecodeFits(s, c) && (c.cluster == 1 || target.hopper()));
+  DS_CHECK(DecodeFits(s, target, c) && (c.cluster == 1 || target.hopper()));
   const int64_t passes = DecodePasses(s);
   KernelSpec& spec = result.kernel;
   spec.source = "attention_decode.cuh";
@@ -232,13 +252,14 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
   absl::StrAppend(&spec.entry, "DecodePlan<", rows, ", ", c.warps, ", ",
                   c.cluster, ", ", c.even, ", ", c.most, ", ");
   absl::StrAppend(&spec.entry, c.min_part, ", ", c.own_part, ", ", c.ahead,
-                  ">>");
+                  ", ", c.ring, ">>");
   spec.label = absl::StrCat("attention_decode ", ShapeLabel(s), " t", s.tokens,
                             " parts ", c.even, "..", c.most);
   spec.grid = {GridExtent{.times = s.kv_heads * passes},
                GridExtent{.dim = CountDim::kTokens},
                GridExtent{.times = c.most}};
   spec.block = {static_cast<uint32_t>(32 * c.warps), 1, 1};
+  spec.shared_bytes = static_cast<uint32_t>(DecodeRingBytes(s, c));
   spec.programmatic = target.hopper();
   if (c.most > c.cluster) {
     // Of each slice that a block of a cluster joins.

@@ -9,6 +9,19 @@
 #pragma once
 
 #include "attention_decode_join.cuh"
+#include "attention_decode_ring.cuh"
+
+// What is on its way waits in shared memory or in registers.
+template <typename T, typename Heads, typename Keys, typename Plan,
+          int kQStride, bool kRing = (Plan::ring > 0)>
+struct DecodeWay {
+  using type = DecodeLoop<T, Heads, Keys, Plan, kQStride>;
+};
+template <typename T, typename Heads, typename Keys, typename Plan,
+          int kQStride>
+struct DecodeWay<T, Heads, Keys, Plan, kQStride, true> {
+  using type = DecodeRing<T, Heads, Keys, Plan, kQStride>;
+};
 
 // Grid: kv_heads * passes, tokens, kMost parts: parts that a short sequence
 // lacks come last. Blocks of a cluster are neighbours along z.
@@ -60,7 +73,12 @@ __device__ __forceinline__ void DecodeBlock(
   }
   const bool own = part_index == part.parts - 1;
   const int* table = blocks + static_cast<int64_t>(slot) * row_blocks;
-  DecodeLoop<T, Heads, Keys, Plan, kStride> loop = {state, table, kv, g, c};
+  typename DecodeWay<T, Heads, Keys, Plan, kStride>::type loop = {state, table,
+                                                                  kv, g, c};
+  if constexpr (Plan::ring > 0) {
+    loop.ring = reinterpret_cast<uint4*>(DynamicShared()) +
+                warp * Plan::ring * (kDim / 8) * 32;
+  }
   const int token = part.begin + warp * kDecodeGroup;
   loop.Begin(token, part.end);
   for (int u = tid; u < Rotary::half; u += kThreads) {

@@ -30,14 +30,15 @@ struct DecodePart {
 // kMinPart tokens or more (multiples of it): into one group's as long as these
 // have no more than kOwnPart tokens, then into kEven, which fill the GPU when
 // all sequences are alike, and up to kMost where a sequence is so long that the
-// others would wait for it. kEven and kMost are multiples of kCluster. Behind
-// the group in a warp's registers, kAhead more are on their way to L2.
+// others would wait for it. kEven and kMost are multiples of kCluster. A warp
+// has kRing halves of a group (its keys, its values) on their way in shared
+// memory; with none, a group in registers and kAhead more on their way to L2.
 template <int kRows, int kWarps, int kCluster, int kEven, int kMost,
-          int kMinPart, int kOwnPart, int kAhead>
+          int kMinPart, int kOwnPart, int kAhead, int kRing>
 struct DecodePlan {
   static constexpr int rows = kRows, warps = kWarps, threads = 32 * kWarps;
   static constexpr int cluster = kCluster, groups = kMost / kCluster;
-  static constexpr int ahead = kAhead;
+  static constexpr int ahead = kAhead, ring = kRing;
   static_assert(kEven % kCluster == 0 && kMost % kCluster == 0, "whole groups");
   static_assert(kMinPart % kDecodeGroup == 0, "parts begin with a group");
 

@@ -61,6 +61,16 @@ __device__ __forceinline__ void CopyAsync16(uint32_t to, const void* from,
                "l"(from), "r"(valid ? 16 : 0)
                : "memory");
 }
+// What this thread has started since the last call is a group, even if nothing.
+__device__ __forceinline__ void CopyGroupEnd() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Waits until all of this thread's groups but the last kLeft have arrived, for
+// this thread.
+template <int kLeft>
+__device__ __forceinline__ void CopyGroupWait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
 // Waits for all copies that this thread started; those of others are there
 // after a __syncthreads.
 __device__ __forceinline__ void CopyWait() {

@@ -57,7 +57,7 @@ TEST(DecodeAttention, NamesEveryNumberOfTheInstance) {
             "AttentionKeys<64, 100, 1069066811u>, "
             "AttentionRotary<64, 48, 1, 1065353216u>, "
             "AttentionRows<640, 0, 640, 384, 640, 512, 384>, "
-            "DecodePlan<4, 8, 8, 64, 64, 256, 512, 2>>");
+            "DecodePlan<4, 8, 8, 64, 64, 256, 512, 2, 0>>");
   EXPECT_TRUE(spec.programmatic);
   EXPECT_EQ(spec.block[0], 256u);
 }
@@ -65,20 +65,22 @@ TEST(DecodeAttention, NamesEveryNumberOfTheInstance) {
 TEST(DecodeAttention, CutsSequencesSoThatTheGpuIsFull) {
   AttentionShape s = Fused(32, 8, 128);
   const DecodeAttention one = SpecializeDecodeAttention(s, H200());
-  // Three clusters of 4 large blocks for each KV head: 96 of 132 SMs.
+  // Eight pairs of large blocks for each KV head: 128 of 132 SMs.
   EXPECT_EQ(one.kernel.block[0], 256u);
-  EXPECT_EQ(Parts(one.kernel), 12);
+  EXPECT_EQ(Parts(one.kernel), 16);
+  // Two halves of 32 keys of 128 elements for each of 8 warps.
+  EXPECT_EQ(one.kernel.shared_bytes, 8 * 2 * 32 * 128 * 2u);
   EXPECT_EQ(one.kernel.grid[0].times, 8);
   EXPECT_EQ(one.kernel.grid[1].dim, CountDim::kTokens);
-  // A word and a slice of 4 rows of 128 for each block of a cluster; scratch of
-  // three clusters.
-  EXPECT_EQ(one.sync_words, 8 * 4);
-  EXPECT_EQ(one.scratch_bytes, 8 * 4 * 3 * (4 * 128 / 4 + 4 * 4) * 4);
+  // A word and half of 4 rows of 128 for each block of a cluster; scratch of
+  // eight clusters.
+  EXPECT_EQ(one.sync_words, 8 * 2);
+  EXPECT_EQ(one.scratch_bytes, 8 * 2 * 8 * (4 * 128 / 2 + 4 * 4) * 4);
   // Pairs of blocks of 4 warps, two on an SM.
   s.tokens = 8;
   const DecodeAttention batch = SpecializeDecodeAttention(s, H200());
   EXPECT_EQ(batch.kernel.block[0], 128u);
-  EXPECT_NE(batch.kernel.entry.find("DecodePlan<4, 4, 2, 4, 6, "),
+  EXPECT_NE(batch.kernel.entry.find("DecodePlan<4, 4, 2, 4, 6, 128, 512, 0, 3>"),
             std::string::npos);
 }
 
@@ -97,7 +99,7 @@ TEST(DecodeAttention, CutsOnlyLongSequencesOfLargeBatches) {
   AttentionShape s = Fused(32, 8, 128);
   s.tokens = 32;
   EXPECT_NE(SpecializeDecodeAttention(s, H200()).kernel.entry.find(
-                "DecodePlan<4, 4, 1, 1, 2, "),
+                "DecodePlan<4, 4, 1, 1, 2, 128, 512, 0, 3>"),
             std::string::npos);
   s.tokens = 64;  // long ones disappear among so many
   const DecodeAttention whole = SpecializeDecodeAttention(s, H200());
@@ -122,7 +124,7 @@ TEST(DecodeAttention, FitsSharedMemory) {
       for (const int64_t tokens : {1, 8, 32, 64}) {
         AttentionShape s = Fused(2 * group, 2, dim);
         s.tokens = tokens;
-        EXPECT_TRUE(DecodeFits(s, TuneDecode(s, H200())))
+        EXPECT_TRUE(DecodeFits(s, H200(), TuneDecode(s, H200())))
             << dim << " " << group << " " << tokens;
       }
     }

@@ -18,6 +18,8 @@ struct DecodeTuning {
   int64_t min_part = 64;   // tokens
   int64_t own_part = 512;  // most tokens of a part while one cluster does
   int64_t ahead = 0;       // groups of 32 tokens a warp, on their way to L2
+  int64_t ring = 0;        // halves of a group in a warp's shared memory; 0:
+                           // a group in registers
 };
 
 // What the kernel for `shape` is made with.
@@ -25,7 +27,8 @@ DecodeTuning TuneDecode(const AttentionShape& shape, const GpuTarget& target);
 
 // Whether a block's shared memory holds what `tuning` asks for; false also for
 // shapes that the simple kernel takes.
-bool DecodeFits(const AttentionShape& shape, const DecodeTuning& tuning);
+bool DecodeFits(const AttentionShape& shape, const GpuTarget& target,
+                const DecodeTuning& tuning);
 
 // For comparison: with other numbers than TuneDecode's. `tuning` must fit.
 DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kernels/cuda/linear_resident.h"
 #include "kernels/cuda/linear_tiling.h"
 #include "schema/base/check.h"
 
@@ -100,24 +99,6 @@ KernelSpec SpecializeLinearMma(const LinearShape& s, const GpuTarget& target,
   return spec;
 }
 
-KernelSpec SpecializeLinearResident(const LinearShape& s,
-                                    const GpuTarget& target,
-                                    const ResidentTiling& t) {
-  DS_CHECK(LinearResidentFits(s, target, t));
-  KernelSpec spec;
-  spec.source = "linear_resident.cuh";
-  spec.entry = absl::StrCat("LinearResident<", CudaTypeName(s.x), ", ",
-                            CudaTypeName(s.y), ", ", ShapeLiteral(s), ", ",
-                            t.tiles, ", ", t.warps, ", ", t.unroll, ", ",
-                            t.stages, ", ", t.cluster, ", ", t.clusters, ">");
-  spec.label = Label(s, "linear_resident");
-  spec.grid[0].times = int64_t{t.clusters} * t.cluster;
-  spec.block = {static_cast<uint32_t>(t.warps * 32), 1, 1};
-  spec.shared_bytes = LinearResidentShared(s, t);
-  spec.programmatic = true;
-  return spec;
-}
-
 std::optional<KernelSpec> SpecializeLinear(const LinearShape& s,
                                            const GpuTarget& target) {
   if (s.tokens > kMaxLinearTokens) return std::nullopt;
@@ -125,8 +106,6 @@ std::optional<KernelSpec> SpecializeLinear(const LinearShape& s,
   DS_CHECK(!s.gated || s.out % 2 == 0);
   DS_CHECK(!s.norm_bias || s.norm == FusedNorm::kLayer);
   if (!LinearMmaFits(s)) return SpecializeLinearSimple(s, target);
-  // Not linear_resident.cuh: measured so far, it does not win
-  // (kernels/PERFORMANCE.md).
   return SpecializeLinearMma(s, target, ChooseLinearTiling(s, target));
 }
 

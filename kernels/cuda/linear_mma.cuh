@@ -22,9 +22,8 @@
 //   wait in registers were tried: many tokens then spill, and the assembler
 //   moves plain loads of constants behind GridWait.) The ring is filled before
 //   GridWait: that, with blocks so small that those of two kernels fit on an
-//   SM, bridges the gap between kernels. The first steps' x comes after it by
-//   plain loads, because groups of copies arrive in order and x would wait for
-//   all weights.
+//   SM, bridges the gap between kernels. The first steps' x comes after it: of
+//   few tokens by plain loads, which wait for no weights; of many by copies.
 // - x comes from L2, kTokens / (16 kTiles) of the weights' bytes: with many
 //   tokens kTiles is large, and where that leaves too few blocks for the SMs,
 //   the blocks of a cluster share out k, too, and meet in each other's shared
@@ -62,17 +61,19 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
 
   // A stage of a warp, in pieces of 16 bytes: weights
   // [chunk][tile][half][lane], x [chunk][token][4], norm scale and bias
-  // [chunk][8].
+  // [chunk][8]; whole lines of 128 bytes, else the copies that fill it take
+  // twice the cycles of shared memory.
   constexpr int kXAt = kUnroll * kTiles * 64;
   constexpr int kScaleAt = kXAt + kUnroll * S::kTokens * 4;
   constexpr int kShiftAt = kScaleAt + (S::kNormed ? kUnroll * 8 : 0);
-  constexpr int kStage = kShiftAt + (S::Has(kNormBias) ? kUnroll * 8 : 0);
+  constexpr int kStage =
+      (kShiftAt + (S::Has(kNormBias) ? kUnroll * 8 : 0) + 7) / 8 * 8;
   // In the end a warp's ring takes its sums, [token][row], and its sums of
   // squares, [8 * kTokenTiles]. With a pitch of 4 more than a multiple of 16 a
   // fragment's stores meet no bank twice.
   constexpr int kPitch = kRows + 4;
   constexpr int kSquaresAt = S::kTokens * kPitch;
-  constexpr int kSums = (kSquaresAt + 8 * kTokenTiles) / 4;
+  constexpr int kSums = (kSquaresAt + 8 * kTokenTiles + 31) / 32 * 8;
   constexpr int kRing = kStages * kStage > kSums ? kStages * kStage : kSums;
   constexpr int kWarpFloats = kRing * 4;
 
@@ -87,7 +88,8 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
   const int warp_k = (rank * kWarps + warp) * kUnroll * kChunk;
   float* shared = DynamicShared<float>();
   float2* all_statistics = reinterpret_cast<float2*>(shared);
-  if constexpr (kStatistics) shared += (2 * S::kTokens + 3) / 4 * 4;
+  if constexpr (kStatistics) shared += (2 * S::kTokens + 31) / 32 * 32;
+  float* factors = shared + kWarps * kWarpFloats;  // of tokens
   uint4* ring = reinterpret_cast<uint4*>(shared) + warp * kRing;
 
   // Starts the copies of what does not depend on other steps.
@@ -141,28 +143,6 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     x_lane[n] = x + c * kLane;
     if (has_token[n]) x_lane[n] += S::XRow(rows, t, count) * S::kXStride;
   }
-  {
-    uint4 first[kStages][kUnroll][kTokenTiles];
-#pragma unroll
-    for (int i = 0; i < kStages * kUnroll * kTokenTiles; ++i) {
-      const int s = i / kTokenTiles / kUnroll, u = i / kTokenTiles % kUnroll;
-      const int n = i % kTokenTiles;
-      const int k = warp_k + s * kStep + u * kChunk;
-      first[s][u][n] = make_uint4(0, 0, 0, 0);
-      if (has_token[n] && (kWhole || k + c * kLane < S::kIn)) {
-        first[s][u][n] = Load16(x_lane[n] + k);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kStages * kUnroll * kTokenTiles; ++i) {
-      const int s = i / kTokenTiles / kUnroll, u = i / kTokenTiles % kUnroll;
-      const int n = i % kTokenTiles;
-      if (has_token[n]) {
-        ring[s * kStage + kXAt + u * S::kTokens * 4 + n * 32 + lane] =
-            first[s][u][n];
-      }
-    }
-  }
   const auto copy_x = [&](int step, uint4* stage) {
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -177,24 +157,62 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     }
   };
 
-  // The block's part of y, [token][column], is shared out among its threads;
-  // what is added there is on its way before the sums are ready.
-  constexpr int kColumns = kRows / kCluster / S::kPerColumn;
-  constexpr int kItems =
-      (S::kTokens * kColumns + kWarps * 32 - 1) / (kWarps * 32);
+  if constexpr (kTokenTiles > 1) {
+    // Groups arrive in order, so that kStages - 1 are behind a step's x, whether
+    // its weights were ahead of it or come in the same group.
+#pragma unroll
+    for (int s = 0; s < kStages; ++s) {
+      copy_x(s, ring + s * kStage);
+      EndCopyGroup();
+    }
+  } else {
+    // A group of x would wait for all weights before it.
+    uint4 first[kStages][kUnroll];
+#pragma unroll
+    for (int i = 0; i < kStages * kUnroll; ++i) {
+      const int s = i / kUnroll, u = i % kUnroll;
+      const int k = warp_k + s * kStep + u * kChunk;
+      first[s][u] = make_uint4(0, 0, 0, 0);
+      if (has_token[0] && (kWhole || k + c * kLane < S::kIn)) {
+        first[s][u] = Load16(x_lane[0] + k);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kStages * kUnroll; ++i) {
+      const int s = i / kUnroll, u = i % kUnroll;
+      if (has_token[0]) {
+        ring[s * kStage + kXAt + u * S::kTokens * 4 + lane] = first[s][u];
+      }
+    }
+  }
+
+  // The block's part of y is shared out among its threads in strips of a few
+  // rows of w, as long as all have one; what is added there is on its way before
+  // the sums are ready.
+  constexpr int kPart = kRows / kCluster;
+  constexpr int kThreads = kWarps * 32;
+  constexpr int kShare = S::kTokens * kPart / kThreads;
+  constexpr bool kFours = kShare >= 4 && kPart % 4 == 0 && S::kOut % 4 == 0;
+  constexpr bool kPairs =
+      S::kPerColumn == 2 || (kShare >= 2 && S::kOut % 2 == 0);
+  constexpr int kStrip = kFours ? 4 : kPairs ? 2 : 1;
+  constexpr int kColumns = kStrip / S::kPerColumn;
+  constexpr int kStrips = kPart / kStrip;  // of a token
+  constexpr int kItems = (S::kTokens * kStrips + kThreads - 1) / kThreads;
   constexpr int kBatch = kItems < 4 ? kItems : 4;
-  const auto first_of = [&](int column) {  // row of the block
-    return (rank * kColumns + column) * S::kPerColumn;
+  // The first row of a strip in the block.
+  const auto row_of = [&](int i) {
+    return rank * kPart + i % kStrips * kStrip;
   };
-  typename S::Addends addends[kBatch] = {};
+  typename S::template Addends<kColumns> addends[kBatch] = {};
   const auto load_addends = [&](int first) {
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
-      const int i = (first + j) * kWarps * 32 + threadIdx.x;
-      if (i >= S::kTokens * kColumns) continue;
-      const int row = first_row + first_of(i % kColumns);
-      addends[j] =
-          S::LoadAddends(i / kColumns, row / S::kPerColumn, bias, residual);
+      const int i = (first + j) * kThreads + static_cast<int>(threadIdx.x);
+      if (i >= S::kTokens * kStrips) continue;
+      const int column = (first_row + row_of(i)) / S::kPerColumn;
+      addends[j] = S::template LoadAddends<kColumns>(i / kStrips, column, bias,
+                                                     residual);
     }
   };
   if constexpr (kItems == 1) load_addends(0);
@@ -289,45 +307,59 @@ __global__ void __launch_bounds__(kWarps * 32, kMinBlocks)
     }
   }
   __syncthreads();
-  const auto add_warps = [&](int at) {
-    float sum = shared[at];
+  const auto add_warps = [&](int at, auto sum) {
+    using Strip = decltype(sum);
+    sum = *reinterpret_cast<const Strip*>(shared + at);
 #pragma unroll
-    for (int i = 1; i < kWarps; ++i) sum += shared[i * kWarpFloats + at];
+    for (int i = 1; i < kWarps; ++i) {
+      sum.Add(*reinterpret_cast<const Strip*>(shared + i * kWarpFloats + at));
+    }
     return sum;
   };
   if constexpr (kCluster > 1) {
     constexpr int kEnd = kSquaresAt + (kLateFactor ? 8 * kTokenTiles : 0);
-    for (int i = threadIdx.x; i < kEnd; i += kWarps * 32) {
-      shared[i] = add_warps(i);
+    for (int i = threadIdx.x * kStrip; i < kEnd; i += kThreads * kStrip) {
+      const auto sum = add_warps(i, LinearStrip<kStrip>());
+      *reinterpret_cast<LinearStrip<kStrip>*>(shared + i) = sum;
     }
     ClusterSync<true>();
   }
-  const auto total = [&](int at) {
-    if constexpr (kCluster == 1) return add_warps(at);
-    float sum = LoadOfRank(shared + at, 0);
+  const auto total = [&](int at, auto sum) {
+    if constexpr (kCluster == 1) {
+      return add_warps(at, sum);
+    } else {
+      sum = LoadOfRank<decltype(sum)>(shared + at, 0);
 #pragma unroll
-    for (int r = 1; r < kCluster; ++r) sum += LoadOfRank(shared + at, r);
-    return sum;
+      for (int r = 1; r < kCluster; ++r) {
+        sum.Add(LoadOfRank<decltype(sum)>(shared + at, r));
+      }
+      return sum;
+    }
   };
+  const auto factor_of = [&](int t) {
+    const float squares = total(kSquaresAt + t, LinearStrip<1>()).v[0];
+    return rsqrtf(squares / S::kIn + S::Eps());
+  };
+  constexpr bool kSharedFactors = kLateFactor && kItems > 1;
+  if constexpr (kSharedFactors) {
+    if (threadIdx.x < 8 * kTokenTiles) {
+      factors[threadIdx.x] = factor_of(threadIdx.x);
+    }
+    __syncthreads();
+  }
 #pragma unroll 1
   for (int first = 0; first < kItems; first += kBatch) {
     if (first > 0) load_addends(first);
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
-      const int i = (first + j) * kWarps * 32 + threadIdx.x;
-      const int t = i / kColumns, row = first_of(i % kColumns);
+      const int i = (first + j) * kThreads + static_cast<int>(threadIdx.x);
+      const int t = i / kStrips, row = row_of(i);
       if (t >= count || first_row + row < own_row) continue;
-      float factor = 1;
+      auto z = total(t * kPitch + row, LinearStrip<kStrip>());
       if constexpr (kLateFactor) {
-        factor = rsqrtf(total(kSquaresAt + t) / S::kIn + S::Eps());
+        z.Scale(kSharedFactors ? factors[t] : factor_of(t));
       }
-      float z[S::kPerColumn];
-#pragma unroll
-      for (int p = 0; p < S::kPerColumn; ++p) {
-        z[p] = factor * total(t * kPitch + row + p);
-      }
-      const int column = (first_row + row) / S::kPerColumn;
-      y[t * S::kYStride + column] = FromFloat<Y>(S::Finish(z, addends[j]));
+      S::Store(z.v, addends[j], t, (first_row + row) / S::kPerColumn, y);
     }
   }
   // No block leaves while others read its sums.

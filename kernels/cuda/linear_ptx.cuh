@@ -52,18 +52,48 @@ __device__ __forceinline__ void ClusterSync() {
   __syncthreads();
 #endif
 }
+// A few adjacent sums.
+template <int N>
+struct alignas(4 * N) LinearStrip {
+  float v[N];
+  __device__ __forceinline__ void Add(const LinearStrip& s) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] += s.v[i];
+  }
+  __device__ __forceinline__ void Scale(float f) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] *= f;
+  }
+};
 // What lies at `p` of this block's shared memory, in the block of that rank.
-__device__ __forceinline__ float LoadOfRank(const float* p, int rank) {
-  float v = 0;
+template <typename Strip>
+__device__ __forceinline__ Strip LoadOfRank(const float* p, int rank) {
+  constexpr int N = sizeof(Strip) / 4;
+  static_assert(N == 1 || N == 2 || N == 4);
+  Strip s = {};
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{.reg .u32 a; mapa.shared::cluster.u32 a, %1, %2;"
-      " ld.shared::cluster.f32 %0, [a];}"
-      : "=f"(v)
-      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(p))), "r"(rank)
-      : "memory");
+  uint32_t from;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(from)
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(p))), "r"(rank));
+  if constexpr (N == 4) {
+    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(s.v[0]), "=f"(s.v[1]), "=f"(s.v[2]), "=f"(s.v[3])
+                 : "r"(from)
+                 : "memory");
+  } else if constexpr (N == 1) {
+    asm volatile("ld.shared::cluster.f32 %0, [%1];"
+                 : "=f"(s.v[0])
+                 : "r"(from)
+                 : "memory");
+  } else {
+    asm volatile("ld.shared::cluster.v2.f32 {%0,%1}, [%2];"
+                 : "=f"(s.v[0]), "=f"(s.v[1])
+                 : "r"(from)
+                 : "memory");
+  }
 #else
-  v = *p;
+  s = *reinterpret_cast<const Strip*>(p);
 #endif
-  return v;
+  return s;
 }

@@ -18,12 +18,17 @@ template <typename T, int N>
 struct alignas(N * sizeof(T)) LinearVector {
   T v[N];
 };
-// N elements from p, which is aligned to their size.
-template <int N, typename T>
+// N elements from p; in one load if p is aligned to their size.
+template <int N, bool kAligned = true, typename T>
 __device__ __forceinline__ void LoadVector(const T* p, float (&out)[N]) {
-  const auto vector = *reinterpret_cast<const LinearVector<T, N>*>(p);
+  if constexpr (kAligned) {
+    const auto vector = *reinterpret_cast<const LinearVector<T, N>*>(p);
 #pragma unroll
-  for (int i = 0; i < N; ++i) out[i] = ToFloat(vector.v[i]);
+    for (int i = 0; i < N; ++i) out[i] = ToFloat(vector.v[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) out[i] = ToFloat(p[i]);
+  }
 }
 
 template <int kIn_, int kOut_, int kXStride_, int kYStride_,
@@ -61,31 +66,57 @@ struct LinearShape {
     if constexpr (Has(kGather)) return t < count ? rows[t] : 0;
     return t;
   }
-  // What is added to the sums of y[t, column], loaded ahead of its use.
+  // What is added to the sums of y[t, column .. column + N), loaded ahead of its
+  // use.
+  template <int N>
   struct Addends {
-    float bias[kPerColumn];
-    float residual;
+    float bias[N * kPerColumn];
+    float residual[N];
   };
-  template <typename T>
-  static __device__ __forceinline__ Addends LoadAddends(int t, int column,
-                                                        const float* bias,
-                                                        const T* residual) {
-    Addends a = {};
-#pragma unroll
-    for (int j = 0; j < kPerColumn; ++j) {
-      if constexpr (Has(kBias)) a.bias[j] = bias[column * kPerColumn + j];
+  // Loads of several elements need rows that keep them aligned.
+  template <int N>
+  static constexpr bool kAligned = kOut % (N * kPerColumn) == 0;
+  template <int N, typename T>
+  static __device__ __forceinline__ Addends<N> LoadAddends(int t, int column,
+                                                           const float* bias,
+                                                           const T* residual) {
+    Addends<N> a = {};
+    if constexpr (Has(kBias)) {
+      LoadVector<N * kPerColumn, kAligned<N>>(bias + column * kPerColumn,
+                                              a.bias);
     }
     if constexpr (Has(kResidual)) {
-      a.residual = ToFloat(residual[t * kResidualStride + column]);
+      LoadVector<N, kAligned<N> && kResidualStride % N == 0>(
+          residual + t * kResidualStride + column, a.residual);
     }
     return a;
   }
   // y[t, column] of the sums z[0] and, gated, z[1].
-  static __device__ __forceinline__ float Finish(const float (&z)[kPerColumn],
-                                                 const Addends& a) {
-    float v = Activate<kAct>(z[0] + a.bias[0]);
-    if constexpr (Has(kGated)) v *= z[1] + a.bias[1];
-    return v + a.residual;
+  static __device__ __forceinline__ float Finish(const float* z,
+                                                 const float* bias,
+                                                 float residual) {
+    float v = Activate<kAct>(z[0] + bias[0]);
+    if constexpr (Has(kGated)) v *= z[1] + bias[1];
+    return v + residual;
+  }
+  // y[t, column .. column + N) of the sums z[N * kPerColumn].
+  template <int N, typename Y>
+  static __device__ __forceinline__ void Store(const float* z,
+                                               const Addends<N>& a, int t,
+                                               int column, Y* y) {
+    LinearVector<Y, N> out;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      out.v[i] = FromFloat<Y>(Finish(z + i * kPerColumn,
+                                     a.bias + i * kPerColumn, a.residual[i]));
+    }
+    Y* to = y + t * kYStride + column;
+    if constexpr (kAligned<N> && kYStride % N == 0) {
+      *reinterpret_cast<LinearVector<Y, N>*>(to) = out;
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; ++i) to[i] = out.v[i];
+    }
   }
 };
 

@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(kWarps * 32)
     }
     if (lane < kGroup * kColumns && t < count &&
         column < S::kOut / S::kPerColumn) {
-      const auto addends = S::LoadAddends(t, column, bias, residual);
-      y[t * S::kYStride + column] = FromFloat<Y>(S::Finish(z, addends));
+      S::Store(z, S::template LoadAddends<1>(t, column, bias, residual), t,
+               column, y);
     }
   }
 }

@@ -36,14 +36,15 @@ constexpr int64_t kInFlight = 96 << 10;
 // kernel's first block, or for three blocks where there are that many.
 constexpr int64_t kMostShared = 112 << 10;
 constexpr int64_t kMostSharedOfMany = 60 << 10;
-// x of the first steps waits in registers: at most so many loads a lane.
-constexpr int64_t kMostFirstLoads = 16;
+
+// The first steps' x of up to 8 tokens waits in registers: at most so many loads
+// a lane.
+constexpr int64_t kMostFirstLoads = 20;
 
 // Others. As above, with rings that fill an SM; of the time that SMs are idle,
 // the part that is lost; microseconds of a wave, of a token in one of lone
 // blocks, and of a cluster's meeting and a token in it. Fitted to the times of
 // --sweep.
-constexpr int64_t kMostLoads = 20;
 constexpr int64_t kMostStages = 8;
 constexpr double kDeepBytes = 33.5e3;
 constexpr double kDeepL2Bytes = 48.8e3;
@@ -63,7 +64,11 @@ int64_t StagePieces(const LinearShape& s, const LinearTiling& t) {
   int64_t pieces = t.tiles * 64 + s.tokens * 4;
   if (s.norm != FusedNorm::kNone) pieces += 8;
   if (s.norm_bias) pieces += 8;
-  return pieces * t.unroll;
+  return CeilDiv(pieces * t.unroll, 8) * 8;
+}
+
+bool FirstLoadsFit(const LinearShape& s, const LinearTiling& t) {
+  return TokenTiles(s) > 1 || t.stages * t.unroll <= kMostFirstLoads;
 }
 
 int64_t Steps(const LinearShape& s, const LinearTiling& t) {
@@ -126,7 +131,7 @@ void CutDepth(const LinearShape& s, const GpuTarget& target, LinearTiling* t) {
       if (LinearMmaShared(s, more) > shared ||
           more.warps * more.stages * more.unroll * more.tiles * 1024 >
               in_flight ||
-          more.stages * more.unroll * TokenTiles(s) > kMostFirstLoads) {
+          !FirstLoadsFit(s, more)) {
         break;
       }
       *t = more;
@@ -180,7 +185,9 @@ constexpr KnownCut kKnownCuts[] = {
     {17, 32, 8, 8, 1, 1, 1},  {1, 8, 1, 4, 4, 2, 2, 4096},
     {9, 16, 2, 6, 1, 2, 2},   {1, 16, 3, 8, 2, 2, 1},
     {17, 32, 3, 8, 1, 2, 2},  {1, 8, 4, 8, 1, 2, 1},
-    {17, 32, 4, 12, 1, 2, 1}, {9, 32, 4, 4, 1, 4, 3},
+    {17, 32, 4, 8, 1, 2, 1},  {9, 32, 4, 4, 1, 4, 3},
+    {17, 32, 7, 4, 1, 1, 2},  {17, 32, 6, 8, 1, 2, 1},
+    {17, 32, 2, 16, 1, 1, 1},
 };
 
 // Registers of a thread below which the assembler spills, as its reports show.
@@ -188,7 +195,7 @@ int LeastRegisters(const LinearShape& s, const KnownCut& c) {
   const bool normed = s.norm != FusedNorm::kNone;
   if (TokenTiles(s) > 2) {
     if (c.tiles > 4) return 255;
-    return normed && c.tiles > 2 ? 168 : 128;
+    return normed && c.tiles > 3 ? 168 : 128;
   }
   if (c.tiles * c.unroll <= 2) return 64;
   return normed && TokenTiles(s) == 2 ? 128 : 96;
@@ -220,10 +227,7 @@ std::optional<LinearTiling> Fit(const LinearShape& s, const GpuTarget& target,
   while (t.stages < std::min(steps, kMostStages)) {
     LinearTiling more = t;
     ++more.stages;
-    if (LinearMmaShared(s, more) > shared ||
-        more.stages * more.unroll * TokenTiles(s) > kMostLoads) {
-      break;
-    }
+    if (LinearMmaShared(s, more) > shared || !FirstLoadsFit(s, more)) break;
     t = more;
   }
   if (t.stages < std::min<int64_t>(steps, 2)) return {};
@@ -266,10 +270,13 @@ int64_t LinearMmaShared(const LinearShape& s, const LinearTiling& t) {
   const int64_t rows = 16 * t.tiles;
   const int64_t sums = s.tokens * (rows + 4) * 4 + TokenTiles(s) * 32;
   const int64_t ring =
-      std::max(t.stages * StagePieces(s, t) * 16, sums / 16 * 16);
+      std::max(t.stages * StagePieces(s, t) * 16, CeilDiv(sums, 128) * 128);
   const bool late_factor = s.norm == FusedNorm::kRms && s.x == DType::kBF16;
   const bool statistics = s.norm != FusedNorm::kNone && !late_factor;
-  return (statistics ? CeilDiv(s.tokens, 2) * 16 : 0) + t.warps * ring;
+  return (statistics    ? CeilDiv(s.tokens, 16) * 128
+          : late_factor ? TokenTiles(s) * 32
+                        : 0) +
+         t.warps * ring;
 }
 
 LinearTiling ChooseLinearTiling(const LinearShape& s, const GpuTarget& target) {

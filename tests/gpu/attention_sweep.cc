@@ -20,10 +20,14 @@ constexpr int64_t kColdBytes = int64_t{128} << 20;
 // Of an output that has the spread of the values: several roundings to bf16.
 constexpr double kAllowed = 0.03;
 
+// Groups on their way to L2 behind registers, or halves in shared memory.
+constexpr std::pair<int64_t, int64_t> kOnTheirWay[] = {
+    {0, 0}, {2, 0}, {0, 2}, {0, 3}, {0, 4}, {0, 6}};
+
 std::string Numbers(const DecodeTuning& t) {
   return absl::StrCat("warps ", t.warps, " cluster ", t.cluster, " even ",
                       t.even, " most ", t.most, " min ", t.min_part, " own ",
-                      t.own_part, " ahead ", t.ahead);
+                      t.own_part, " ahead ", t.ahead, " ring ", t.ring);
 }
 
 AttentionShape Shape(int64_t heads, int64_t kv_heads, int64_t dim,
@@ -60,9 +64,10 @@ std::vector<DecodeTuning> Tunings(const AttentionShape& s,
         }
         t.most = std::max(t.even, chosen.most / cluster * cluster);
         t.min_part = 32 * warps;
-        if (!DecodeFits(s, t) || (cluster > 1 && !target.hopper())) continue;
-        for (const int64_t ahead : {0, 2, 4}) {
-          t.ahead = ahead;
+        if (cluster > 1 && !target.hopper()) continue;
+        for (const auto& [ahead, ring] : kOnTheirWay) {
+          t.ahead = ahead, t.ring = ring;
+          if (!DecodeFits(s, target, t)) continue;
           const bool seen = std::any_of(
               out.begin(), out.end(),
               [&](const DecodeTuning& u) { return Numbers(u) == Numbers(t); });

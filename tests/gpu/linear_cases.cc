@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/linear.h"
-#include "kernels/cuda/linear_resident.h"
 #include "kernels/cuda/linear_tiling.h"
 #include "kernels/ref_util.h"
 #include "tests/gpu/gpu_case.h"
@@ -245,6 +244,12 @@ void AddLinearCases(const GpuTarget& target,
       {2056, 132, 27, 6, {4, 4, 1, 3, 2, 168}},
       {4096, 1100, 11, 0, {6, 4, 1, 3, 1, 168}},
       {8200, 50, 1, 2, {1, 16, 2, 6, 1, 128}},
+      {1032, 314, 30, 8, {7, 4, 1, 3, 1, 255}},
+      {1544, 131, 31, 7, {7, 2, 1, 4, 1, 255}},
+      {1032, 105, 29, 3, {3, 4, 1, 2, 2, 168}},
+      {2056, 203, 32, 5, {2, 16, 1, 3, 1, 128}},
+      {2056, 206, 26, 2, {4, 8, 1, 4, 2, 255}},
+      {1544, 109, 19, 9, {6, 4, 1, 3, 4, 255}},
   };
   for (const DType type : {DType::kBF16, DType::kF16}) {
     for (const Cut& cut : cuts) {
@@ -252,35 +257,6 @@ void AddLinearCases(const GpuTarget& target,
       if (cut.tiling.cluster > 1 && !target.hopper()) continue;
       const LinearShape s = shape(type, cut.in, cut.out, cut.tokens, cut.way);
       add(s, SpecializeLinearMma(s, target, cut.tiling), cut.way);
-    }
-  }
-
-  // x in registers: k that does not fill the last step, rows that do not fill
-  // the last group, rings that begin in the next group, unequal clusters.
-  struct Resident {
-    int64_t in, out, tokens;
-    int way;
-    ResidentTiling tiling;
-  };
-  const Resident residents[] = {
-      {1032, 200, 27, 1, {2, 4, 2, 3, 2, 3}},
-      {1544, 150, 32, 2, {1, 3, 1, 5, 4, 3}},
-      {2056, 132, 17, 6, {2, 4, 2, 2, 8, 2}},
-      {1032, 100, 9, 3, {3, 2, 2, 7, 1, 1}},
-      {600, 314, 30, 8, {1, 2, 1, 16, 4, 5}},
-      {1024, 131, 31, 7, {4, 4, 2, 3, 2, 2}},
-      {520, 90, 12, 9, {2, 2, 2, 3, 2, 4}},
-      {4096, 6150, 32, 0, {2, 8, 2, 4, 4, 32}},
-      {4096, 4105, 29, 5, {2, 8, 2, 4, 2, 66}},
-      {14336, 1064, 32, 2, {2, 8, 1, 9, 8, 16}},
-      {4096, 3000, 25, 4, {1, 16, 2, 4, 2, 66}},
-  };
-  for (const DType type : {DType::kBF16, DType::kF16}) {
-    for (const Resident& r : residents) {
-      n += n % 8 == 4 ? 2 : 1;  // x's rows stay on 16 bytes
-      if (!target.hopper()) continue;
-      const LinearShape s = shape(type, r.in, r.out, r.tokens, r.way);
-      add(s, SpecializeLinearResident(s, target, r.tiling), r.way);
     }
   }
 }

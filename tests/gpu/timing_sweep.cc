@@ -8,7 +8,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/linear_resident.h"
 #include "kernels/cuda/linear_tiling.h"
 #include "schema/base/status_macros.h"
 #include "tests/gpu/timing.h"
@@ -28,47 +27,6 @@ std::string Numbers(const LinearTiling& t) {
                       " registers ", t.registers);
 }
 
-std::string Numbers(const ResidentTiling& t) {
-  return absl::StrCat("resident tiles ", t.tiles, " warps ", t.warps,
-                      " unroll ", t.unroll, " stages ", t.stages, " cluster ",
-                      t.cluster, " clusters ", t.clusters);
-}
-
-// Cuts that keep x in registers.
-std::vector<ResidentTiling> AllResident(const LinearShape& s,
-                                        const GpuTarget& target) {
-  std::vector<ResidentTiling> out;
-  if (s.tokens <= 8 || s.in < 2048) return out;
-  for (const int cluster : {1, 2, 4, 8}) {
-    for (const int tiles : {1, 2, 3, 4}) {
-      for (const int warps : {4, 7, 8, 14, 16}) {
-        for (const int unroll : {1, 2, 4}) {
-          const int64_t step = int64_t{32} * cluster * warps * unroll;
-          if (CeilDiv(s.in, step) * step > s.in * 17 / 16) continue;
-          const std::optional<ResidentTiling> t =
-              DeepestResident(s, target,
-                              {.tiles = tiles,
-                               .warps = warps,
-                               .unroll = unroll,
-                               .cluster = cluster});
-          if (!t.has_value()) continue;
-          const int64_t ring =
-              int64_t{1024} * warps * t->stages * unroll * tiles;
-          if (ring < 48 << 10) continue;
-          out.push_back(*t);
-          // How many a card runs at once shows in what one more costs.
-          if (cluster < 4 || tiles != 2 || warps != 8 || unroll > 2) continue;
-          for (const int more : {-3, -2, -1, 1}) {
-            out.push_back(*t);
-            out.back().clusters += more;
-          }
-        }
-      }
-    }
-  }
-  return out;
-}
-
 // A thread's registers below which the assembler spills, roughly.
 int RegistersOf(const LinearShape& s, int tiles) {
   if (s.tokens > 16) return tiles <= 4 ? 128 : tiles <= 6 ? 168 : 240;
@@ -77,7 +35,7 @@ int RegistersOf(const LinearShape& s, int tiles) {
 }
 
 std::vector<int> TilesOf(const LinearShape& s) {
-  if (s.tokens > 16) return {2, 3, 4, 6, 8};
+  if (s.tokens > 16) return {2, 3, 4, 5, 6, 7, 8};
   if (s.tokens > 8) return {1, 2, 3, 4, 6};
   return {1, 2, 3, 4};
 }
@@ -86,11 +44,9 @@ std::vector<int> TilesOf(const LinearShape& s) {
 LinearTiling Fit(const LinearShape& s, LinearTiling t, int64_t per_sm) {
   const int64_t steps =
       CeilDiv(s.in, int64_t{32} * t.cluster * t.warps * t.unroll);
-  const int64_t loads = t.unroll * CeilDiv(s.tokens, 8);
   int stages = 0;
   for (t.stages = 1; t.stages <= std::min<int64_t>(steps, 8); ++t.stages) {
     if (LinearMmaShared(s, t) > kSmShared / per_sm - 1024) break;
-    if (t.stages * loads > 20) break;
     stages = t.stages;
   }
   t.stages = stages;
@@ -191,7 +147,9 @@ std::vector<LinearTiling> Sample(const LinearShape& s,
 
 size_t SampleSize(const ModelLinear& linear) {
   const bool head = absl::StrContains(linear.name, "lm_head");
-  if (linear.shape.tokens > 16 && linear.shape.in >= 2048) return head ? 3 : 8;
+  if (linear.shape.tokens > 16 && linear.shape.in >= 2048) {
+    return head ? 20 : 60;
+  }
   if (absl::StartsWith(linear.name, "8b")) return head ? 8 : 48;
   return head ? 5 : 12;
 }
@@ -313,22 +271,11 @@ std::vector<LinearSweep> LinearSweeps(const GpuTarget& target,
     }
     LinearSweep sweep = {linear.name, linear.shape, {}};
     const LinearTiling chosen = ChooseLinearTiling(linear.shape, target);
-    const std::optional<ResidentTiling> resident =
-        ChooseResident(linear.shape, target);
     sweep.cuts.push_back(
-        {resident.has_value() ? Numbers(*resident) : Numbers(chosen),
-         *SpecializeLinear(linear.shape, target)});
+        {Numbers(chosen), *SpecializeLinear(linear.shape, target)});
     sweep.cuts.push_back(sweep.cuts[0]);
     sweep.cuts[1].numbers += " alone";
     sweep.cuts[1].spec.programmatic = false;
-    if (resident.has_value()) {
-      sweep.cuts.push_back(
-          {Numbers(chosen), SpecializeLinearMma(linear.shape, target, chosen)});
-    }
-    for (const ResidentTiling& t : AllResident(linear.shape, target)) {
-      sweep.cuts.push_back(
-          {Numbers(t), SpecializeLinearResident(linear.shape, target, t)});
-    }
     for (const LinearTiling& t :
          Sample(linear.shape, AllTilings(linear.shape, target.num_sms),
                 target.num_sms, SampleSize(linear))) {
