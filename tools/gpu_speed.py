@@ -3,10 +3,11 @@
 weights: a part of tools/gpu_check.sh.
 
     gpu_speed.py speed-1b|speed-8b --bin DIR --stage DIR --work DIR --out DIR
+                 [--rows b32@512,b1@16384,prefill]
 
 All rows are measured by us (after dsrun tune), by the peer, and by us again, in
-that order; our figure is the mean. Prints a table with ratios; exits 1 when one is below what is
-wanted of it.
+that order; our figure is the mean. Prints a table with ratios; exits 1 when one
+is below what is wanted of it.
 """
 import argparse
 import json
@@ -34,6 +35,7 @@ class Row:
         self.batch, self.context, self.wanted = batch, context, wanted
         self.prefill = prefill
         self.ours, self.theirs, self.failed = [], None, None
+        self.key = 'prefill' if prefill else f'b{batch}@{context}'
 
     def plan_key(self):
         # Kernels of long contexts are others: they have a plan of their own.
@@ -140,12 +142,15 @@ def main():
     p.add_argument('part', choices=('speed-1b', 'speed-8b'))
     for flag in ('--bin', '--stage', '--work', '--out'):
         p.add_argument(flag, required=True)
+    p.add_argument('--rows', help='of these keys alone')
     p.add_argument('--no-peer', action='store_true')
     p.add_argument('--seconds', type=float, default=440,
                    help='the peer is cut when this is nearly over')
     a = p.parse_args()
     bench, bad, table = Bench(a), 0, []
     rows = rows_of(a.part)
+    if a.rows:
+        rows = [r for r in rows if r.key in a.rows.split(',')]
     for turn in range(1 if a.no_peer else 2):
         if turn == 1:
             bench.theirs(rows)
@@ -180,7 +185,7 @@ def main():
         for kind in row.last.get('kinds', []):
             print(f'   {what}: {kind["kind"]:20} {kind["us_per_step"]:9.1f} us, '
                   f'{kind["launches_per_step"]:.0f} launches')
-    first = rows_of(a.part)[0]
+    first = rows[0]
     if first.plan_key() in bench.plans:
         subprocess.run(
             [os.path.join(a.bin, 'dsrun'), bench.plans[first.plan_key()],
