@@ -12,12 +12,13 @@
 #include "runtime/text/normalize.h"
 #include "runtime/text/regex_matches.h"
 #include "runtime/text/utf8.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
 
-constexpr size_t kMaxTextBytes = size_t{1} << 30;
+constexpr size_t kMaxTextBytes = limits::kTextBytes;
 constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
 }  // namespace

@@ -8,19 +8,20 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
 
-constexpr size_t kMaxPatternBytes = 1 << 16;
+constexpr size_t kMaxPatternBytes = limits::kRegexBytes;
 constexpr size_t kJitStackBytes = 1 << 20;
-constexpr uint32_t kHeapLimitKib = 64 << 10;
+constexpr uint32_t kHeapLimitKib = limits::kRegexHeapBytes >> 10;
 // Steps of a first attempt; a match that needs more takes them out of the
 // matcher's whole allowance, kStepsPerMatcher + kStepsPerByte * total bytes.
 constexpr uint32_t kFirstSteps = 1000;
-constexpr uint64_t kStepsPerMatcher = 1'000'000;
-constexpr uint64_t kStepsPerByte = 64;
+constexpr uint64_t kStepsPerMatcher = limits::kRegexStepsPerMatcher;
+constexpr uint64_t kStepsPerByte = limits::kRegexStepsPerByte;
 
 std::string ErrorText(int code) {
   PCRE2_UCHAR buffer[256];

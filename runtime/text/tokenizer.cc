@@ -15,13 +15,14 @@
 #include "runtime/text/tokenizer_spec.h"
 #include "runtime/text/utf8.h"
 #include "runtime/text/word_cache.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
 
 // Offsets are 32 bits; a ByteLevel step may double a text and prefix spaces.
-constexpr size_t kMaxTextBytes = size_t{1} << 30;
+constexpr size_t kMaxTextBytes = limits::kTextBytes;
 
 // Whether [begin, end) touches one of the sorted ranges.
 bool Touches(const std::vector<ByteRange>& ranges, size_t begin, size_t end) {

@@ -14,12 +14,12 @@ namespace {
 namespace format = tokenizer_format;
 
 // Beyond these a file is damaged or hostile.
-constexpr uint32_t kMaxTokenText = 1u << 30;
-constexpr uint32_t kMaxSteps = 64;
-constexpr uint32_t kMaxPatternBytes = 1 << 16;
-constexpr uint32_t kMaxContentBytes = 16 << 20;
-constexpr uint32_t kMaxAffixIds = 1024;
-constexpr uint32_t kMaxVectors = 4096;
+constexpr uint32_t kMaxTokenText = limits::kTokenizerTextBytes;
+constexpr uint32_t kMaxSteps = limits::kTokenizerSteps;
+constexpr uint32_t kMaxPatternBytes = limits::kRegexBytes;
+constexpr uint32_t kMaxContentBytes = limits::kTokenizerContentBytes;
+constexpr uint32_t kMaxAffixIds = limits::kTokenizerAffixIds;
+constexpr uint32_t kMaxVectors = limits::kTokenizerVectors;
 
 constexpr uint8_t kKnownRoles = kTokenInModel | kTokenAdded | kTokenSpecial |
                                 kTokenUserDefined | kTokenUnused | kTokenNamed;
