@@ -1,4 +1,4 @@
-"""Random small GGUF files against transformers: types, row orders, scaling.
+"""Random small GGUF files against transformers: types, row orders, scaling, parts.
 
     random_gguf.py --tools BUILD/tools [--seeds 0:50] [--keep DIR]
 
@@ -21,18 +21,23 @@ import transformers
 from random_models import Reference, Seed, main, make_rope
 
 TYPES = gguf.GGMLQuantizationType
-# K types have no quantiser in the package: bytes of a block, its width, and
-# where its float16 scales lie.
-K_BLOCKS = {'Q2_K': (84, [80, 82]), 'Q3_K': (110, [108]), 'Q4_K': (144, [0, 2]),
-            'Q5_K': (176, [0, 2]), 'Q6_K': (210, [208])}
-PLAIN = ['F32', 'F16', 'BF16']
-SMALL = ['Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1']
+# These have no quantiser in the package: elements and bytes of a block, and where
+# its float16 scales lie.
+RANDOM_BLOCKS = {'Q2_K': (256, 84, [80, 82]), 'Q3_K': (256, 110, [108]),
+                 'Q4_K': (256, 144, [0, 2]), 'Q5_K': (256, 176, [0, 2]),
+                 'Q6_K': (256, 210, [208]), 'IQ4_XS': (256, 136, [0]),
+                 'IQ4_NL': (32, 18, [0])}
+PLAIN = ['F32', 'F16', 'BF16', 'F64']
+# Width of a block: types that are of it.
+BLOCKS = {32: ['Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'IQ4_NL', 'MXFP4'],
+          256: ['Q2_K', 'Q3_K', 'Q4_K', 'Q5_K', 'Q6_K', 'IQ4_XS', 'TQ1_0',
+                'TQ2_0']}
 
 
-def random_k(kind, rows, columns, deviation, rng):
-    """-> bytes of a K type, with values of about that deviation."""
-    size, scales = K_BLOCKS[kind]
-    blocks = rng.integers(0, 256, (rows * columns // 256, size), dtype=np.uint8)
+def random_blocks(kind, rows, columns, deviation, rng):
+    """-> bytes of a type, with values of about that deviation."""
+    width, size, scales = RANDOM_BLOCKS[kind]
+    blocks = rng.integers(0, 256, (rows * columns // width, size), dtype=np.uint8)
     one = np.frombuffer(np.float16(1).tobytes(), np.uint8)
     for at in scales:
         blocks[:, at:at + 2] = one
@@ -48,12 +53,15 @@ def store(r, rng, value, plain=False):
     value = value.astype(np.float32)
     if plain or value.ndim == 1:
         return value, TYPES.F32, value
-    kinds = PLAIN + (SMALL * 2 if value.shape[1] % 32 == 0 else [])
-    if value.shape[1] % 256 == 0:
-        kinds = kinds + [*K_BLOCKS] * 2
+    kinds = list(PLAIN)
+    for width, more in BLOCKS.items():
+        if value.shape[1] % width == 0:
+            kinds += more * 2
     kind = r.choice(kinds)
-    if kind in K_BLOCKS:
-        data = random_k(kind, *value.shape, float(value.std()), rng)
+    if kind == 'F64':
+        return value.astype(np.float64), TYPES.F64, value
+    if kind in RANDOM_BLOCKS:
+        data = random_blocks(kind, *value.shape, float(value.std()), rng)
     else:
         data = gguf.quants.quantize(value, TYPES[kind])
     return data, TYPES[kind], gguf.quants.dequantize(data, TYPES[kind])
@@ -191,10 +199,12 @@ def add_keys(writer, config, family):
 
 
 def write(r, seed, model, family, path):
-    """Writes a GGUF file, and gives `model` what the file holds."""
+    """Writes a GGUF file, or several that are one model, and gives `model` what
+    they hold. -> the path of one of them."""
     config, rng = model.config, np.random.default_rng(seed)
     arch = 'llama' if family == 'mistral' else family
-    writer = gguf.GGUFWriter(path, arch)
+    split = r.choice([0, 0, 2, 5])
+    writer = gguf.GGUFWriter(path, arch, split_max_tensors=split)
     add_keys(writer, config, family)
     if r.random() < 0.7:
         add_tokenizer(writer, config.vocab_size)
@@ -224,6 +234,9 @@ def write(r, seed, model, family, path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    folder = os.path.dirname(path)
+    return os.path.join(folder, r.choice(sorted(
+        n for n in os.listdir(folder) if n.endswith('.gguf'))))
 
 
 def run_seed(checks, tools, work, seed, only):
@@ -239,7 +252,7 @@ def run_seed(checks, tools, work, seed, only):
             fan = p.shape[-1 if family != 'gpt2' or '.c_' not in name else 0]
             p.copy_(torch.randn_like(p) / math.sqrt(fan) * 1.2 if p.dim() == 2 else
                     0.3 * torch.randn_like(p) + (0 if name.endswith('bias') else 1))
-        write(r, seed, model, family, path)
+        path = write(r, seed, model, family, path)
     ranks = [1, *sorted(r.sample(range(2, 9), 2))]
     names = [n for n, _ in model.named_parameters()]
     if (getattr(model.config, 'rope_parameters', None) or {}).get(
