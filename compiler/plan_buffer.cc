@@ -237,8 +237,12 @@ std::string BuildPlanBuffer(const RankPlan& rank,
 
   const GenerationSettings& g = contents.generation;
   const auto eos = b.CreateVector(g.eos_ids);
+  const auto suppressed = b.CreateVector(g.suppress_tokens);
   const auto generation = fb::CreateGenerationDefaults(
-      b, eos, g.bos_id, g.pad_id, g.do_sample, g.temperature, g.top_k, g.top_p);
+      b, eos, g.bos_id, g.pad_id, g.do_sample, g.temperature, g.top_k, g.top_p,
+      g.min_p, g.typical_p, g.repetition_penalty, g.max_new_tokens,
+      g.min_new_tokens, g.num_beams, g.length_penalty, g.early_stopping,
+      g.num_return_sequences, suppressed);
   std::vector<Offset<fb::PublishedName>> published;
   for (const auto& [name, buffer] : {std::make_pair("input_ids", "ids"),
                                      std::make_pair("logits", "logits")}) {

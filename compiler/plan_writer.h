@@ -23,6 +23,16 @@ struct GenerationSettings {
   float temperature = 1;
   int32_t top_k = 0;
   float top_p = 1;
+  float min_p = 0;
+  float typical_p = 1;
+  float repetition_penalty = 1;
+  int64_t max_new_tokens = 0;  // 0: not given
+  int64_t min_new_tokens = 0;
+  int32_t num_beams = 1;
+  float length_penalty = 1;
+  uint8_t early_stopping = 0;  // BeamParams::Stop in runtime/beam_search.h
+  int32_t num_return_sequences = 1;
+  std::vector<int32_t> suppress_tokens;
 };
 
 struct GpuPlans;  // compiler/gpu/gpu_plan.h

@@ -253,19 +253,47 @@ absl::Status CheckState(const fb::State& s) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGeneration(const fb::Plan& plan,
+                             const fb::GenerationDefaults& g) {
+  const auto is_share = [](float p) { return p > 0 && p <= 1; };
+  if (!std::isfinite(g.temperature()) || g.temperature() < 0 ||
+      g.top_k() < 0 || !is_share(g.top_p())) {
+    return Senseless("generation: temperature ", g.temperature(), ", top_k ",
+                     g.top_k(), ", top_p ", g.top_p(), ": one is out of range");
+  }
+  if (!(g.min_p() >= 0 && g.min_p() <= 1) || !is_share(g.typical_p()) ||
+      !(g.repetition_penalty() > 0) || !std::isfinite(g.repetition_penalty())) {
+    return Senseless("generation: min_p ", g.min_p(), ", typical_p ",
+                     g.typical_p(), ", repetition_penalty ",
+                     g.repetition_penalty(), ": one is out of range");
+  }
+  if (g.max_new_tokens() < 0 || g.min_new_tokens() < 0 || g.num_beams() < 1 ||
+      !std::isfinite(g.length_penalty()) || g.early_stopping() > 2 ||
+      g.num_return_sequences() < 1) {
+    return Senseless("generation: max_new_tokens ", g.max_new_tokens(),
+                     ", min_new_tokens ", g.min_new_tokens(), ", num_beams ",
+                     g.num_beams(), ", length_penalty ", g.length_penalty(),
+                     ", early_stopping ", int{g.early_stopping()},
+                     ", num_return_sequences ", g.num_return_sequences(),
+                     ": one is out of range");
+  }
+  if (g.suppress_tokens() == nullptr) return absl::OkStatus();
+  for (const int32_t id : *g.suppress_tokens()) {
+    if (id >= 0 && id < plan.vocab_size()) continue;
+    return Senseless("generation: suppress_tokens: id ", id, "; 0 to ",
+                     plan.vocab_size() - 1, " are allowed");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckText(const fb::Plan& plan) {
   if (plan.vocab_size() < 0 || plan.vocab_size() > limits::kVocab ||
       plan.max_positions() < 0 || plan.max_positions() > limits::kPositions) {
     return Senseless("vocab_size ", plan.vocab_size(), ", max_positions ",
                      plan.max_positions(), ": one is out of range");
   }
-  if (const fb::GenerationDefaults* g = plan.generation()) {
-    if (!std::isfinite(g->temperature()) || g->temperature() < 0 ||
-        g->top_k() < 0 || !(g->top_p() > 0 && g->top_p() <= 1)) {
-      return Senseless("generation: temperature ", g->temperature(), ", top_k ",
-                       g->top_k(), ", top_p ", g->top_p(),
-                       ": one is out of range");
-    }
+  if (plan.generation() != nullptr) {
+    DS_RETURN_IF_ERROR(CheckGeneration(plan, *plan.generation()));
   }
   if (plan.self_tests() == nullptr) return absl::OkStatus();
   for (uint32_t i = 0; i < plan.self_tests()->size(); ++i) {

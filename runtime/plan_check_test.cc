@@ -107,6 +107,24 @@ const Case kCases[] = {
        p.plan.generation->top_p = 1.5f;
      },
      "generation: "},
+    {"MinPBelowZero",
+     [](auto& p) {
+       p.plan.generation = std::make_unique<fb::GenerationDefaultsT>();
+       p.plan.generation->min_p = -0.5f;
+     },
+     "generation: min_p -0.5"},
+    {"NoBeams",
+     [](auto& p) {
+       p.plan.generation = std::make_unique<fb::GenerationDefaultsT>();
+       p.plan.generation->num_beams = 0;
+     },
+     "num_beams 0"},
+    {"SuppressedIdBeyondVocab",
+     [](auto& p) {
+       p.plan.generation = std::make_unique<fb::GenerationDefaultsT>();
+       p.plan.generation->suppress_tokens = {130, 131};
+     },
+     "suppress_tokens: id 131; 0 to 130"},
     // ---- weights
     {"WeightBeyondFile",
      [](auto& p) { p.plan.weights[9]->offset = uint64_t{1} << 40; },

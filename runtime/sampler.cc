@@ -111,11 +111,10 @@ int32_t DrawUncut(const Weight& weight, int64_t vocab, int32_t best,
 }  // namespace
 
 absl::Status CheckSampling(const SamplingParams& p) {
-  if (p.greedy) return absl::OkStatus();
   const auto bad = [](auto... text) {
     return absl::InvalidArgumentError(absl::StrCat(text...));
   };
-  if (!(p.temperature > 0) || !std::isfinite(p.temperature)) {
+  if (!p.greedy && (!(p.temperature > 0) || !std::isfinite(p.temperature))) {
     return bad("temperature is ", p.temperature,
                "; it must be above 0 (greedy needs none)");
   }

@@ -216,7 +216,8 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
 absl::Status CheckHasWork(const DsrunOptions& o) {
   const bool named = o.verb != DsrunOptions::Verb::kGenerate || o.chat ||
                      o.feed.has_value() || o.perplexity.has_value() ||
-                     o.prompt.has_value() || !o.prompt_ids.empty();
+                     o.prompt.has_value() || o.prompt_file.has_value() ||
+                     o.prompts.has_value() || !o.prompt_ids.empty();
   if (named || o.rank_flags.rank.has_value() || isatty(STDIN_FILENO) == 0) {
     return absl::OkStatus();
   }

@@ -9,21 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/executor.h"
+#include "runtime/generation_choice.h"
 #include "runtime/launch.h"
 #include "runtime/spawn.h"
 #include "tools/device_choice.h"
 
 namespace deepslice {
-
-// Sampling as typed; what is not given comes from the plan's generation
-// defaults.
-struct SamplingFlags {
-  bool greedy = false;
-  std::optional<float> temperature;
-  std::optional<int32_t> top_k;
-  std::optional<float> top_p;
-  std::optional<uint64_t> seed;
-};
 
 struct DsrunOptions {
   enum class Verb { kGenerate, kBench, kTokenize, kTune };
@@ -36,10 +27,13 @@ struct DsrunOptions {
   std::optional<std::string> system;
   // Each a prompt of its own, run together; empty: not given.
   std::vector<std::vector<int32_t>> prompt_ids;
-  std::optional<int64_t> max_new_tokens;
-  SamplingFlags sampling;
-  bool ignore_eos = false;
+  std::optional<std::string> prompt_file;  // one prompt; "-": stdin
+  std::optional<std::string> prompts;      // a prompt on each line
+  GenerationChoice generation;             // as typed
+  bool ignore_generation_config = false;
+  int64_t min_out_tokens = 0;  // that a sequence must be able to hold
   bool print_ids = false;
+  bool json = false;
   std::optional<std::string> feed, fetch;
   std::optional<std::string> perplexity;
   int64_t window = 256;

@@ -1,5 +1,6 @@
 #include "tools/dsrun_options.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,9 @@ TEST(DsrunOptions, ReadsAGeneration) {
   EXPECT_EQ(o.verb, DsrunOptions::Verb::kGenerate);
   EXPECT_EQ(o.plan, "my_plan");
   EXPECT_EQ(o.prompt_ids, (std::vector<std::vector<int32_t>>{{5, 6, 7}}));
-  EXPECT_EQ(o.max_new_tokens, 12);
-  EXPECT_TRUE(o.sampling.greedy);
-  EXPECT_TRUE(o.ignore_eos);
+  EXPECT_EQ(o.generation.max_new_tokens, 12);
+  EXPECT_EQ(o.generation.sample, false);
+  EXPECT_EQ(o.generation.ignore_eos, true);
   EXPECT_TRUE(o.print_ids);
   EXPECT_FALSE(o.chat);
   EXPECT_EQ(o.limits.max_batch, 0);
@@ -42,12 +43,59 @@ TEST(DsrunOptions, ReadsSamplingUnderItsOtherNames) {
       Good({"plan", "-p", "a_b --c", "--temp", "0.5", "--top_k=40", "--top-p",
             "0.9", "--seed", "7", "--max_tokens", "3", "-c", "100"});
   EXPECT_EQ(o.prompt, "a_b --c");
-  EXPECT_EQ(o.sampling.temperature, 0.5f);
-  EXPECT_EQ(o.sampling.top_k, 40);
-  EXPECT_EQ(o.sampling.top_p, 0.9f);
-  EXPECT_EQ(o.sampling.seed, 7u);
-  EXPECT_EQ(o.max_new_tokens, 3);
+  EXPECT_EQ(o.generation.sample, true);
+  EXPECT_EQ(o.generation.temperature, 0.5f);
+  EXPECT_EQ(o.generation.top_k, 40);
+  EXPECT_EQ(o.generation.top_p, 0.9f);
+  EXPECT_EQ(o.generation.seed, 7u);
+  EXPECT_EQ(o.generation.max_new_tokens, 3);
   EXPECT_EQ(o.limits.max_seq_len, 100);
+  EXPECT_FALSE(Good({"plan", "--seed", "7"}).generation.sample.has_value());
+  EXPECT_EQ(Good({"plan", "--temp", "0"}).generation.sample, false);
+}
+
+TEST(DsrunOptions, ReadsTheRestOfAGeneration) {
+  const DsrunOptions o = Good(
+      {"plan", "--min-p", "0.1", "--typical", "0.7", "--repeat_penalty", "1.1",
+       "--frequency-penalty", "-0.5", "--presence-penalty", "0.25",
+       "--logit-bias", "5:1.5,6-2", "--logit-bias", "7:-inf", "--stop", "a,b",
+       "-r", "c d", "--stop-token-ids", "8,9", "--min-tokens", "2", "--n", "3",
+       "--json", "--top-logprobs", "4", "--ignore-generation-config",
+       "--prompts", "file.jsonl", "--max_out_tokens", "50", "--min-out-tokens",
+       "40"});
+  const GenerationChoice& g = o.generation;
+  EXPECT_EQ(g.min_p, 0.1f);
+  EXPECT_EQ(g.typical_p, 0.7f);
+  EXPECT_EQ(g.sample, true);
+  EXPECT_EQ(g.repetition_penalty, 1.1f);
+  EXPECT_EQ(g.frequency_penalty, -0.5f);
+  EXPECT_EQ(g.presence_penalty, 0.25f);
+  ASSERT_EQ(g.logit_bias->size(), 3u);
+  EXPECT_EQ((*g.logit_bias)[1].id, 6);
+  EXPECT_EQ((*g.logit_bias)[1].bias, -2.0f);
+  EXPECT_EQ((*g.logit_bias)[2].bias, -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(*g.stop, (std::vector<std::string>{"a,b", "c d"}));
+  EXPECT_EQ(*g.stop_ids, (std::vector<int32_t>{8, 9}));
+  EXPECT_EQ(g.min_new_tokens, 2);
+  EXPECT_EQ(g.n, 3);
+  EXPECT_EQ(g.logprobs, 4);
+  EXPECT_TRUE(o.json);
+  EXPECT_TRUE(o.ignore_generation_config);
+  EXPECT_EQ(o.prompts, "file.jsonl");
+  EXPECT_EQ(o.limits.max_seq_len, 50);
+  EXPECT_EQ(o.min_out_tokens, 40);
+  EXPECT_EQ(Good({"plan", "-f", "text"}).prompt_file, "text");
+}
+
+TEST(DsrunOptions, ReadsABeamSearch) {
+  const GenerationChoice g =
+      Good({"plan", "--num_beams", "4", "--num-return-sequences", "2",
+            "--length-penalty", "-0.5", "--early-stopping", "never"})
+          .generation;
+  EXPECT_EQ(g.beams, 4);
+  EXPECT_EQ(g.n, 2);
+  EXPECT_EQ(g.length_penalty, -0.5f);
+  EXPECT_EQ(g.early_stopping, BeamParams::Stop::kNever);
 }
 
 TEST(DsrunOptions, VerbsHaveTheirOwnFlags) {
@@ -121,7 +169,27 @@ TEST(DsrunOptions, RefusesWithOneLineThatHelps) {
   refuses({"plan", "--prompt-ids", "4294967296"}, "is no token id");
   refuses({"plan", "--prompt-ids", ","}, "at least one id");
   refuses({"plan", "--prompt-ids", "5;", "--print-ids"}, "at least one id");
-  refuses({"plan", "--prompt-ids", "5;6"}, "add --print-ids");
+  refuses({"plan", "--beams", "2", "--top-p", "0.9"}, "--beams");
+  refuses({"plan", "--beams", "2", "--stop", "x"}, "--beams");
+  refuses({"plan", "--beams", "2", "--n", "3"},
+          "--answers is 3, above --beams, 2");
+  refuses({"plan", "--early-stopping", "soon"}, "soon");
+  refuses({"plan", "--logprobs", "3"}, "--json");
+  refuses({"plan", "--typical-p", "0"}, "--typical-p: 0 leaves no token");
+  refuses({"plan", "--min-p", "2"}, "--min-p");
+  refuses({"plan", "--repetition-penalty", "0"},
+          "--repetition-penalty: found 0");
+  refuses({"plan", "--logit-bias", "5"},
+          "--logit-bias: found \"5\"; write ID:BIAS");
+  refuses({"plan", "--logit-bias", "5:1,x:2"}, "--logit-bias: found \"x:2\"");
+  refuses({"plan", "--logit-bias", "5:nan"}, "--logit-bias: found \"5:nan\"");
+  refuses({"plan", "--stop-ids", "5,x"}, "--stop-ids: \"x\" is no token id");
+  refuses({"plan", "--stop", ""}, "--stop: an empty text stops nothing");
+  refuses({"plan", "-n", "3", "--min-tokens", "4"},
+          "--min-new-tokens is 4, above --max-new-tokens, 3");
+  refuses({"plan", "--chat", "--json"}, "--json");
+  refuses({"plan", "--chat", "--answers", "2"}, "--answers");
+  refuses({"plan", "--prompts", "x", "-p", "y"}, "--prompts");
   refuses({"plan", "--device", "tpu"},
           "--device: found \"tpu\"; auto, cpu, cuda or cuda:N");
   refuses({"plan", "--device", "cuda:-1"}, "--device: found");

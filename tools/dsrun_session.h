@@ -60,6 +60,10 @@ class Session {
   // Rank 0 only.
   Engine& engine() { return *engine_; }
   int64_t max_seq_len() const { return executor_->limits().max_seq_len; }
+  bool has_tokenizer() const {
+    const auto* bytes = plan_->fb().tokenizer();
+    return bytes != nullptr && bytes->size() > 0;
+  }
   // The plan's tokenizer, loaded at the first call; FailedPrecondition when it
   // holds none.
   absl::StatusOr<const Tokenizer*> tokenizer();

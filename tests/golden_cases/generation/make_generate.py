@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes beams.json: transformers' generate(num_beams=...) on the golden models.
+"""Makes generate.json: transformers' generate() on the golden models.
 
-    make_beams.py > beams.json        (needs torch and transformers)
+    make_generate.py > generate.json        (needs torch and transformers)
 
 For each model and setting: the prompt, the n best answers without prompt and
-end-of-sequence id, their scores, and whether they ended by that id. Settings in
-which two candidates come closer than MARGIN at a choice are left out, as no
-arithmetic is bound to order them alike.
+end-of-sequence id, the scores of beams, and whether they ended by that id.
+Settings in which two candidates come closer than MARGIN at a choice are left
+out, as no arithmetic is bound to order them alike.
 """
 import json
 import os
@@ -33,6 +33,11 @@ def settings():
                length_penalty=0.0)
     yield dict(num_beams=3, num_return_sequences=3, repetition_penalty=1.4)
     yield dict(num_beams=3, num_return_sequences=2, min_new_tokens=6)
+    yield dict(num_beams=1, repetition_penalty=1.3)
+    yield dict(num_beams=1, repetition_penalty=0.7)
+    yield dict(num_beams=1, min_new_tokens=7)
+    yield dict(num_beams=1, repetition_penalty=1.2, min_new_tokens=5)
+    yield dict(num_beams=1, suppress_tokens=list(range(0, 300, 3)))
 
 
 def run(model, prompt, new, eos, chosen):
@@ -51,17 +56,22 @@ def run(model, prompt, new, eos, chosen):
         return original(x, k, *a, **kw)
 
     torch.topk = watch
+    beams = chosen['num_beams'] > 1
     try:
         out = model.generate(torch.tensor([prompt]),
                              attention_mask=torch.ones(1, len(prompt)),
                              **kwargs)
     finally:
         torch.topk = original
+    if not beams:
+        for x in out.scores:
+            top = original(x, 2)[0][0]
+            closest.append(float(top[0] - top[1]))
     if min(closest) < MARGIN:
         return None
     answers = []
-    for row, score in zip(out.sequences.tolist(),
-                          out.sequences_scores.tolist()):
+    scores = out.sequences_scores.tolist() if beams else [0]
+    for row, score in zip(out.sequences.tolist(), scores):
         ids = row[len(prompt):]
         end = next((i for i, t in enumerate(ids) if t in eos), len(ids))
         answers.append({'ids': ids[:end], 'score': score,
