@@ -126,8 +126,27 @@ std::string LauncherProcess() {
   return "";
 }
 
-ParentWatch::ParentWatch(pid_t parent, std::function<void()> on_gone)
-    : parent_(parent), on_gone_(std::move(on_gone)) {
+pid_t RunnerAbove(pid_t launcher) {
+  const auto process = ReadProcessStat(launcher);
+  if (!process.has_value() || process->parent <= 1) return 0;
+  const auto words = ReadCommandLine(process->parent);
+  // "python .../bin/deepspeed ..." or "python -m deepspeed.launcher.runner".
+  for (size_t i = 0; i < words.size() && i < 4; ++i) {
+    const absl::string_view word = words[i];
+    const absl::string_view name = word.substr(word.rfind('/') + 1);
+    if (name == "deepspeed" || name == "deepspeed.pt" || name == "ds" ||
+        name == "deepspeed.launcher.runner") {
+      return process->parent;
+    }
+  }
+  return 0;
+}
+
+ParentWatch::ParentWatch(pid_t parent, std::function<void(pid_t)> on_gone)
+    : parent_(parent),
+      parent_is_init_(IsInit(parent)),
+      runner_(RunnerAbove(parent)),
+      on_gone_(std::move(on_gone)) {
   // Signals are for the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -145,16 +164,24 @@ ParentWatch::~ParentWatch() {
   thread_.join();
 }
 
+pid_t ParentWatch::Ended() const {
+  if (getppid() != parent_ || parent_is_init_) return parent_;
+  if (runner_ == 0) return 0;
+  // Its child, the launcher, lives and has another parent by then.
+  const auto launcher = ReadProcessStat(parent_);
+  return launcher.has_value() && launcher->parent != runner_ ? runner_ : 0;
+}
+
 void ParentWatch::Watch() {
   // Not PR_SET_PDEATHSIG: that also comes when only the thread of the launcher
   // ends that started this process.
-  const bool is_init = IsInit(parent_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!condition_.wait_for(lock, std::chrono::milliseconds(250),
                               [this] { return stop_; })) {
-    if (getppid() == parent_ && !is_init) continue;
+    const pid_t ended = Ended();
+    if (ended == 0) continue;
     lock.unlock();
-    on_gone_();
+    on_gone_(ended);
     return;
   }
 }

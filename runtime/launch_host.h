@@ -30,21 +30,33 @@ absl::Status CheckMasterIsHere(absl::string_view master_addr,
 // all ranks of such a launch.
 std::string LauncherProcess();
 
-// Calls `on_gone` from a thread of its own, at most once, when `parent`, which
-// getppid() has named, has ended: within half a second, and at once when it was
-// an init process, which takes the children of those that have ended.
+// The process that started `launcher`, if it is deepspeed's runner, which
+// starts the launcher and waits for it, but does not end it when it is killed;
+// else 0.
+pid_t RunnerAbove(pid_t launcher);
+
+// Watches over the processes that a rank may not outlive: `parent`, which
+// getppid() has named, and its RunnerAbove. Calls `on_gone` from a thread of
+// its own, at most once, with the one that has ended, within half a second; at
+// once when the parent is an init process, which takes the children of those
+// that have ended.
 class ParentWatch {
  public:
-  ParentWatch(pid_t parent, std::function<void()> on_gone);
+  ParentWatch(pid_t parent, std::function<void(pid_t ended)> on_gone);
   ~ParentWatch();
   ParentWatch(const ParentWatch&) = delete;
   ParentWatch& operator=(const ParentWatch&) = delete;
+
+  // The process that has ended, or 0. For any thread.
+  pid_t Ended() const;
 
  private:
   void Watch();
 
   const pid_t parent_;
-  const std::function<void()> on_gone_;
+  const bool parent_is_init_;
+  const pid_t runner_;  // or 0
+  const std::function<void(pid_t)> on_gone_;
   std::mutex mutex_;
   std::condition_variable condition_;
   bool stop_ = false;  // under mutex_

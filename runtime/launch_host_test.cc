@@ -75,8 +75,9 @@ TEST(ParentWatch, TellsWhenTheParentHasEnded) {
   if (parent == 0) {
     const pid_t me = getpid();
     if (fork() == 0) {
-      const ParentWatch watch(
-          me, [&] { _exit(write(ends[1], "y", 1) == 1 ? 0 : 1); });
+      const ParentWatch watch(me, [&](pid_t ended) {
+        _exit(ended == me && write(ends[1], "y", 1) == 1 ? 0 : 1);
+      });
       absl::SleepFor(absl::Seconds(5));
       _exit(1);
     }
@@ -96,7 +97,8 @@ TEST(ParentWatch, TellsWhenTheParentHasEnded) {
 TEST(ParentWatch, IsSilentWhileTheParentLives) {
   bool told = false;
   {
-    const ParentWatch watch(getppid(), [&] { told = true; });
+    const ParentWatch watch(getppid(), [&](pid_t) { told = true; });
+    EXPECT_EQ(watch.Ended(), 0);
     absl::SleepFor(absl::Milliseconds(600));
   }
   EXPECT_FALSE(told);

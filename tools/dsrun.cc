@@ -163,18 +163,20 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
   bool connected = false;
   // When the launcher has ended, that is what rank 0 tells, once, and what the
   // ranks see of each other's end is no news.
+  std::optional<ParentWatch> launcher;
   std::atomic<bool> told_of_launcher = false;
-  const auto tell_of_launcher = [&] {
+  const auto tell_of_launcher = [&](pid_t ended) {
     if (place.rank != 0 || told_of_launcher.exchange(true)) return;
     PrintError(absl::UnavailableError(
-        absl::StrCat("the launcher (pid ", parent, ", ", place.source,
+        absl::StrCat("the launcher (pid ", ended, ", ", place.source,
                      ") has ended, and its ranks with it")));
   };
   const auto tell = [&](const absl::Status& why) {
+    const pid_t ended = launcher.has_value() ? launcher->Ended() : 0;
     if (options.spawned.has_value()) {
       ReportFailure(options.spawned->report_fd, why);
-    } else if (place.launcher_stays && getppid() != parent) {
-      tell_of_launcher();
+    } else if (ended != 0) {
+      tell_of_launcher(ended);
     } else if (IsNews(place.rank, connected, why)) {
       PrintError(why);
     }
@@ -185,10 +187,9 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
     tell(why);
     _exit(ExitCodeOf(why));
   };
-  std::optional<ParentWatch> launcher;
   if (place.launcher_stays) {
-    launcher.emplace(parent, [&] {
-      tell_of_launcher();
+    launcher.emplace(parent, [&](pid_t ended) {
+      tell_of_launcher(ended);
       RemoveUnfinished();
       _exit(kExitRankFailed);
     });

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -15,6 +16,17 @@ namespace {
 
 // Fields behind the name, of which the first is the third of the line.
 constexpr size_t kState = 0, kParent = 1, kStart = 19;
+
+// The beginning of /proc/PID/`name`; empty when there is none.
+std::string ReadOf(pid_t pid, absl::string_view name) {
+  const std::string path = absl::StrCat("/proc/", pid, "/", name);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  char text[4096];
+  const ssize_t n = read(fd, text, sizeof(text));
+  close(fd);
+  return n > 0 ? std::string(text, n) : "";
+}
 
 }  // namespace
 
@@ -39,14 +51,13 @@ std::optional<ProcessStat> ParseProcessStat(absl::string_view line) {
 }
 
 std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
-  const std::string path = absl::StrCat("/proc/", pid, "/stat");
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  char line[1024];
-  const ssize_t n = read(fd, line, sizeof(line));
-  close(fd);
-  if (n <= 0) return std::nullopt;
-  return ParseProcessStat(absl::string_view(line, n));
+  const std::string line = ReadOf(pid, "stat");
+  if (line.empty()) return std::nullopt;
+  return ParseProcessStat(line);
+}
+
+std::vector<std::string> ReadCommandLine(pid_t pid) {
+  return absl::StrSplit(ReadOf(pid, "cmdline"), '\0', absl::SkipEmpty());
 }
 
 bool RunsSameProgram(pid_t a, pid_t b) {

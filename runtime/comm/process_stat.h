@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -25,6 +26,10 @@ struct ProcessStat {
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 // Its one line; nullopt when it is none.
 std::optional<ProcessStat> ParseProcessStat(absl::string_view line);
+
+// The words of a process's command line, at most 4096 bytes of them; empty when
+// it has ended.
+std::vector<std::string> ReadCommandLine(pid_t pid);
 
 // Whether both run the same program file. False when that can't be told.
 bool RunsSameProgram(pid_t a, pid_t b);

@@ -41,6 +41,8 @@ TEST(ProcessStat, TellsOfAStoppedChild) {
   EXPECT_EQ(stat->state, 'T');
   EXPECT_EQ(stat->parent, getpid());
   EXPECT_TRUE(RunsSameProgram(pid, getpid()));
+  EXPECT_EQ(ReadCommandLine(pid), ReadCommandLine(getpid()));
+  EXPECT_FALSE(ReadCommandLine(pid).empty());
   kill(pid, SIGKILL);
   ASSERT_EQ(waitpid(pid, &status, 0), pid);
   EXPECT_FALSE(ReadProcessStat(pid).has_value());

@@ -223,27 +223,44 @@ def check_real_mpirun(t, c, ids):
     t.finish(p)
 
 
+# A launcher's process: starts two ranks and waits.
+LAUNCHER = """import os, subprocess, sys
+dsrun, *args = sys.argv[1:]
+ranks = [subprocess.Popen([dsrun, *args],
+                          env={**os.environ, 'RANK': str(r), 'LOCAL_RANK': str(r)})
+         for r in (0, 1)]
+for p in ranks: p.wait()
+"""
+# What starts a launcher, as deepspeed does.
+RUNNER = """import subprocess, sys
+subprocess.run([sys.executable, *sys.argv[1:]])
+"""
+
+
 def check_end_of_launcher(t, c):
-    """A launcher's process is killed: its ranks end with one line."""
-    port = free_port()
-    script = f"""import os, subprocess, sys, time
-for r in (0, 1):
-    subprocess.Popen([{t.dsrun!r}, 'two', *{[*WORK, '-n', '50000']!r}],
-                     env={{**os.environ, **{torch_variables(0, 2, port)!r},
-                          'RANK': str(r), 'LOCAL_RANK': str(r),
-                          'TORCHELASTIC_RUN_ID': 'x'}},
-                     stdout=open('answer', 'a'))
-time.sleep(60)"""
-    p = subprocess.Popen([sys.executable, '-c', script], env=t.env, text=True,
-                         stderr=subprocess.PIPE)
-    c.check(wait_until(lambda: os.path.exists('answer')
-                       and os.path.getsize('answer') > 4, 30), 'ranks at work')
-    p.kill()
-    c.check(wait_until(lambda: not t.ranks(), 2), 'end of a launcher', t.ranks())
-    stderr = p.communicate()[1]
-    c.check(errors(stderr) == [f'dsrun: the launcher (pid {p.pid}, torchrun) has '
-                               'ended, and its ranks with it'],
-            'end of a launcher: one line', stderr)
+    """A launcher's process is killed: its ranks end with one line. deepspeed
+    has two, and the first one's end does not end the second."""
+    for name, text in (('launch.py', LAUNCHER), ('deepspeed', RUNNER)):
+        with open(name, 'w') as f:
+            f.write(text)
+    work = ['launch.py', t.dsrun, 'two', *WORK, '-n', '50000']
+    for what, mark, command in (
+            ('torchrun', 'TORCHELASTIC_RUN_ID', work),
+            ('deepspeed', 'CROSS_SIZE', ['deepspeed', *work])):
+        env = {**t.env, **torch_variables(0, 2, free_port()), mark: '1',
+               'LOCAL_SIZE': '2'}
+        with open('answer', 'wb') as answer:
+            p = subprocess.Popen([sys.executable, *command], env=env, text=True,
+                                 stdout=answer, stderr=subprocess.PIPE)
+        c.check(wait_until(lambda: os.path.getsize('answer') > 4, 30),
+                f'{what}: ranks at work')
+        p.kill()
+        c.check(wait_until(lambda: not t.ranks(), 2), f'{what} is killed',
+                t.ranks())
+        stderr = p.communicate()[1]
+        c.check(errors(stderr) == [f'dsrun: the launcher (pid {p.pid}, {what}) '
+                                   'has ended, and its ranks with it'],
+                f'{what} is killed: one line', stderr)
 
 
 def main():
