@@ -12,6 +12,9 @@
 namespace deepslice {
 namespace {
 
+// Of an answer, from the start: far more requests than run together may wait.
+constexpr int64_t kReservedTokens = 4096;
+
 bool Holds(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
@@ -52,10 +55,11 @@ void Generation::AddRequest(int request, const ScheduleLimits& limits) {
   first_completion_.push_back(static_cast<int>(completions_.size()));
   for (int i = 0; i < r.n; ++i) {
     Completion& c = completions_.emplace_back();
-    if (r.beams.width == 1) c.ids.reserve(r.max_new_tokens);
+    if (r.beams.width == 1) {
+      c.ids.reserve(std::min(r.max_new_tokens, kReservedTokens));
+    }
   }
   const bool beams = r.beams.width > 1;
-  const bool with_history = r.edits.has_penalty();
   if (EditsRows(r) || beams) edited_.resize(vocab_);
   if (beams) logprobs_.resize(vocab_);
   if (!FitsRecord(r.sampling) || r.n > 1 || EditsRows(r) || r.logprobs >= 0) {
@@ -75,11 +79,6 @@ void Generation::AddRequest(int request, const ScheduleLimits& limits) {
       b.completion = first_completion_.back() + b.answer;
       b.sampling = r.sampling;
       b.sampling.seed = SeedOfAnswer(r.sampling.seed, b.answer);
-      if (with_history && (!beams || i == 0)) {
-        b.history = std::make_unique<TokenHistory>(
-            vocab_, std::min(vocab_, total));
-        for (const int32_t id : r.prompt) b.history->AddPrompt(id);
-      }
       if (beams) b.search = static_cast<int>(searches_.size());
     }
     if (beams) {
@@ -127,9 +126,19 @@ absl::Status Generation::Launch(const RunStep& run_step) {
   return absl::OkStatus();
 }
 
-const float* Generation::Edited(const Branch& b, TokenHistory* history,
+TokenHistory* Generation::HistoryOf(Branch* b) const {
+  const Request& r = RequestOf(*b);
+  if (b->history == nullptr && r.edits.has_penalty()) {
+    const auto prompt = static_cast<int64_t>(r.prompt.size());
+    b->history = std::make_unique<TokenHistory>(
+        vocab_, std::min(vocab_, prompt + r.max_new_tokens));
+    for (const int32_t id : r.prompt) b->history->AddPrompt(id);
+  }
+  return b->history.get();
+}
+
+const float* Generation::Edited(const Request& r, const TokenHistory* history,
                                 int64_t drawn, const float* logits) {
-  const Request& r = RequestOf(b);
   const bool too_short = drawn < r.min_new_tokens;
   if (r.edits.empty() && !too_short) return logits;
   if (logits != edited_.data()) {
@@ -143,12 +152,14 @@ const float* Generation::Edited(const Branch& b, TokenHistory* history,
   return edited_.data();
 }
 
-absl::StatusOr<int32_t> Generation::Draw(const Branch& b, const float* logits,
+absl::StatusOr<int32_t> Generation::Draw(Branch* b, const float* logits,
                                          int64_t position) {
   DS_RETURN_IF_ERROR(LargestLogit(logits, vocab_).status());
   // The one that is drawn is counted already.
-  const float* row = Edited(b, b.history.get(), b.drawn - 1, logits);
-  const auto id = SampleToken(row, vocab_, b.sampling, position + 1, &scratch_);
+  const float* row =
+      Edited(RequestOf(*b), HistoryOf(b), b->drawn - 1, logits);
+  const auto id =
+      SampleToken(row, vocab_, b->sampling, position + 1, &scratch_);
   if (id.ok() || row == logits) return id;
   return absl::InvalidArgumentError(
       "penalties, biases and the least number of tokens leave no token to "
@@ -165,7 +176,7 @@ absl::Status Generation::TakeFirst(int sequence, const float* logits,
     branches_[sequences.back()].drawn = 1;
   }
   for (const int s : sequences) {
-    const auto id = Draw(branches_[s], logits, position);
+    const auto id = Draw(&branches_[s], logits, position);
     if (id.ok()) {
       Take(s, *id, logits, /*appended=*/false);
     } else {
@@ -180,7 +191,7 @@ absl::Status Generation::TakeFromLogits(int sequence, const float* logits,
   Branch& b = branches_[sequence];
   if (b.search >= 0) return TakeBeamRow(sequence, logits);
   if (b.forks > 0) return TakeFirst(sequence, logits, position, step);
-  DS_ASSIGN_OR_RETURN(const int32_t id, Draw(b, logits, position));
+  DS_ASSIGN_OR_RETURN(const int32_t id, Draw(&b, logits, position));
   Take(sequence, id, logits, /*appended=*/false);
   return absl::OkStatus();
 }
@@ -217,6 +228,7 @@ void Generation::Take(int sequence, int32_t id, const float* logits,
 
 void Generation::FinishBranch(int sequence) {
   branches_[sequence].done = true;
+  branches_[sequence].history = nullptr;
   scheduler_.Finish(sequence);
 }
 
@@ -229,14 +241,15 @@ absl::Status Generation::TakeBeamRow(int sequence, const float* logits) {
                             sequence);
   const int beam = static_cast<int>(at - search.branch_of.begin());
   const absl::Span<const int32_t> ids = search.beams.ids(beam);
-  TokenHistory* history = branches_[search.first_branch].history.get();
+  TokenHistory* history = HistoryOf(&branches_[search.first_branch]);
   if (history != nullptr) {
     history->Clear();
     for (const int32_t id : RequestOf(b).prompt) history->AddPrompt(id);
     for (const int32_t id : ids) history->AddAnswer(id);
   }
   search.beams.AddRow(beam,
-                      Edited(b, history, static_cast<int64_t>(ids.size()),
+                      Edited(RequestOf(b), history,
+                             static_cast<int64_t>(ids.size()),
                              logprobs_.data()),
                       vocab_);
   if (search.beams.all_rows_in()) StepBeams(&search);
@@ -286,6 +299,7 @@ void Generation::EndSearch(Search* search) {
                        "must be forbidden"));
     }
   }
+  branches_[search->first_branch].history = nullptr;
   scheduler_.FinishGroup(search->first_branch);
 }
 

@@ -40,7 +40,7 @@ class Generation {
     int search = -1;     // of searches_, with beams
     int forks = 0;       // that go off at its first token
     SamplingParams sampling;
-    // Of edits that need one; a search's lies with its first branch.
+    // Of a penalty, while it runs; a search's lies with its first branch.
     std::unique_ptr<TokenHistory> history;
     int64_t drawn = 0;  // ids asked for, those under way included
     bool done = false;
@@ -66,6 +66,8 @@ class Generation {
     return requests_[b.request];
   }
   bool DrawsOnHost(const Branch& b) const;
+  // The branch's, made at the first call; nullptr where no penalty needs one.
+  TokenHistory* HistoryOf(Branch* b) const;
 
   // Starts the next step, if any token is left to run.
   absl::Status Launch(const RunStep& run_step);
@@ -77,9 +79,9 @@ class Generation {
 
   // The row of logits as the branch's edits leave it; `logits` where there are
   // none. Valid until the next call.
-  const float* Edited(const Branch& b, TokenHistory* history, int64_t drawn,
-                      const float* logits);
-  absl::StatusOr<int32_t> Draw(const Branch& b, const float* logits,
+  const float* Edited(const Request& r, const TokenHistory* history,
+                      int64_t drawn, const float* logits);
+  absl::StatusOr<int32_t> Draw(Branch* b, const float* logits,
                                int64_t position);
   // A first token for each of the request's sequences in this group.
   absl::Status TakeFirst(int sequence, const float* logits, int64_t position,

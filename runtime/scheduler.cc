@@ -36,6 +36,7 @@ Scheduler::Group Scheduler::MakeGroup(int64_t prompt, int64_t total,
   const int64_t cached = mode_ == Mode::kScore ? prompt : total - 1;
   Group g = {};
   g.width = g.most_live = width;
+  g.total = total;
   g.blocks = CeilDiv(cached, limits_.block_tokens);
   g.shared_blocks = std::min(g.blocks, prompt / limits_.block_tokens);
   return g;
@@ -56,7 +57,6 @@ int Scheduler::Add(const std::vector<int32_t>& tokens, int64_t total,
   for (int i = 0; i < width; ++i) {
     Sequence& s = sequences_.emplace_back();
     s.group = static_cast<int>(groups_.size());
-    s.tokens.reserve(total);
   }
   sequences_[g.first].tokens = tokens;
   groups_.push_back(g);
@@ -68,6 +68,7 @@ void Scheduler::Activate(int sequence) {
   s.slot = free_slots_.back();
   free_slots_.pop_back();
   active_.push_back(sequence);
+  s.tokens.reserve(groups_[s.group].total);
   ++groups_[s.group].live;
   --promised_slots_;
 }
@@ -142,6 +143,7 @@ void Scheduler::Finish(int sequence) {
   Sequence& s = sequences_[sequence];
   Group& g = groups_[s.group];
   s.finished = true;
+  s.tokens = {};
   promised_blocks_ -= g.Most(g.most_live) - g.Most(g.most_live - 1);
   --promised_slots_;
   --g.most_live;
@@ -152,6 +154,7 @@ void Scheduler::FinishGroup(int sequence) {
   for (int i = g.first; i < g.first + g.width; ++i) {
     if (sequences_[i].slot >= 0) Deactivate(i);
     sequences_[i].finished = true;
+    sequences_[i].tokens = {};
   }
   promised_blocks_ -= g.Most(g.most_live);
   promised_slots_ -= g.most_live;

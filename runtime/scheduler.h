@@ -30,7 +30,7 @@ struct ScheduleLimits {
 //
 // Groups wait in the order of Add and are admitted first come, first served,
 // with all the slots and blocks that they can ever need, so that none runs out
-// halfway. Next, Append and Fork allocate nothing.
+// halfway, and memory for their tokens: else Next and Append allocate nothing.
 class Scheduler {
  public:
   enum class Mode {
@@ -74,13 +74,10 @@ class Scheduler {
   void Finish(int sequence);
   // Ends what is active of its group, and nothing of it will be.
   void FinishGroup(int sequence);
-  int64_t length(int sequence) const {
-    return static_cast<int64_t>(sequences_[sequence].tokens.size());
-  }
 
  private:
   struct Sequence {
-    std::vector<int32_t> tokens;
+    std::vector<int32_t> tokens;  // of one that waits: its prompt alone
     int64_t cached = 0;  // leading tokens that have run
     int slot = -1;       // -1: not active
     int group = 0;
@@ -95,6 +92,7 @@ class Scheduler {
     int first, width;
     int64_t shared_blocks;  // full ones of the prompt, in every sequence
     int64_t blocks;         // of each sequence
+    int64_t total;          // tokens of each
     int most_live;          // sequences at once, from now on
     int live = 0;
     int64_t held = 0;  // different blocks

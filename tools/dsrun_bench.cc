@@ -94,7 +94,9 @@ absl::StatusOr<Once> BenchWork::RunOnce(Session& session) {
     };
   }
   const absl::Time start = absl::Now();
-  DS_RETURN_IF_ERROR(session.engine().Generate(std::move(requests)).status());
+  DS_ASSIGN_OR_RETURN(const std::vector<Completion> done,
+                      session.engine().Generate(std::move(requests)));
+  for (const Completion& c : done) DS_RETURN_IF_ERROR(c.error);
   Once once;
   once.prefill_ms = absl::ToDoubleMilliseconds(all_began - start);
   const auto gaps = static_cast<int64_t>(steps.size()) - 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/sampler.h"
 #include "schema/base/check.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/digest.h"
@@ -299,7 +300,11 @@ void InstallTestKernels(FakeGpu* fake) {
     float* x = reinterpret_cast<float*>(l.params.back());
     for (int t = 0; t < info.tokens; ++t) {
       const int32_t id = ids[t] < 0 ? sampled[~ids[t]] : ids[t];
-      std::copy_n(table + id * kHidden, kHidden, x + t * kHidden);
+      if (id >= 0) {
+        std::copy_n(table + id * kHidden, kHidden, x + t * kHidden);
+      } else {  // nothing was drawn
+        std::fill_n(x + t * kHidden, kHidden, 0.0f);
+      }
     }
   };
   fake->OnLaunch("embed", embed);
@@ -330,10 +335,12 @@ void InstallTestKernels(FakeGpu* fake) {
     const auto* samplers = l.at<const SamplerRecord>(2);
     DS_CHECK(*l.at<const int32_t>(4) == 0);  // sync words are zero
     for (int r = 0; r < info.sampled_rows; ++r) {
-      DS_CHECK(samplers[r].temperature == 0);
-      const float* row = logits + r * GpuTestPlan::kVocab;
-      l.at<int32_t>(5)[r] = static_cast<int32_t>(
-          std::max_element(row, row + GpuTestPlan::kVocab) - row);
+      std::vector<int32_t> scratch;
+      const auto id = SampleToken(
+          logits + r * GpuTestPlan::kVocab, GpuTestPlan::kVocab,
+          ParamsOf(samplers[r]), static_cast<int64_t>(samplers[r].position),
+          &scratch);
+      l.at<int32_t>(5)[r] = id.ok() ? *id : kNoSampledId;
     }
   });
   fake->OnLaunch("fill", [](const FakeLaunch& l) {

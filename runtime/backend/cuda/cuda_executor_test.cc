@@ -1,5 +1,9 @@
 #include "runtime/backend/cuda/cuda_executor.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "gtest/gtest.h"
 #include "runtime/engine.h"
 #include "runtime/testing/cuda_testing.h"
@@ -38,6 +42,92 @@ TEST(CudaExecutor, GeneratesThroughPrefillBucketsAndGraphs) {
   EXPECT_LE(fake.calls("GraphInstantiate"), 6);
   EXPECT_FALSE(fake.launches.front().in_graph);
   EXPECT_TRUE(fake.launches.back().in_graph);
+}
+
+// The logits behind a token: the plan has no memory.
+std::vector<float> RowAfter(const GpuTestPlan& plan, int32_t id) {
+  std::vector<float> row(GpuTestPlan::kVocab, 0);
+  for (int j = 0; j < GpuTestPlan::kVocab; ++j) {
+    for (int i = 0; i < GpuTestPlan::kHidden; ++i) {
+      row[j] += plan.embed[id * GpuTestPlan::kHidden + i] *
+                plan.head[j * GpuTestPlan::kHidden + i];
+    }
+  }
+  return row;
+}
+
+TEST(CudaExecutor, WhatTheDeviceCantDrawIsDrawnFromItsLogits) {
+  FakeGpu fake;
+  const GpuTestPlan plan;
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  auto engine = Engine::Create(p.executor->get(), nullptr);
+  std::vector<Request> requests(5);
+  for (int i = 0; i < 5; ++i) {
+    requests[i].prompt = {i, 7, 2 * i + 1};
+    requests[i].max_new_tokens = 9 - i;
+  }
+  requests[1].edits.repetition_penalty = 2;
+  requests[1].edits.presence_penalty = 0.5f;
+  requests[2].beams.width = 3;
+  requests[2].n = 2;
+  requests[3].sampling = {.greedy = false, .min_p = 0.1f, .seed = 3};
+  requests[3].n = 3;
+  requests[4].logprobs = 2;
+  requests[4].sampling = {.greedy = false, .typical_p = 0.7f, .seed = 5};
+  DS_ASSERT_OK_AND_ASSIGN(const auto together, engine->Generate(requests));
+  size_t at = 0;
+  for (const Request& r : requests) {
+    DS_ASSERT_OK_AND_ASSIGN(const auto alone, engine->Generate({r}));
+    for (const Completion& c : alone) {
+      ASSERT_LT(at, together.size());
+      EXPECT_EQ(together[at].ids, c.ids) << at;
+      EXPECT_EQ(together[at++].finish, FinishReason::kLength);
+    }
+  }
+  EXPECT_EQ(together[0].ids, Wanted(plan, 1, 9));
+  // The penalties, from their definition.
+  const Request& r = requests[1];
+  TokenHistory history(GpuTestPlan::kVocab, GpuTestPlan::kVocab);
+  for (const int32_t id : r.prompt) history.AddPrompt(id);
+  int32_t last = r.prompt.back();
+  for (const int32_t id : together[1].ids) {
+    std::vector<float> row = RowAfter(plan, last);
+    EditLogits(r.edits, history, {}, row.data());
+    EXPECT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), id);
+    history.AddAnswer(last = id);
+  }
+}
+
+TEST(CudaExecutor, NanLogitsEndTheirSequenceAlone) {
+  FakeGpu fake;
+  GpuTestPlan plan;
+  // Two steps are under way when the device meets it.
+  const int32_t third = Wanted(plan, 1, 3).back();
+  const std::vector<float> nan(GpuTestPlan::kHidden, std::nanf(""));
+  std::memcpy(&plan.weights[plan.plan.weights[0]->offset +
+                            third * GpuTestPlan::kHidden * sizeof(float)],
+              nan.data(), nan.size() * sizeof(float));
+  plan.Seal();
+  Prepared p = Prepare(&fake, plan);
+  DS_ASSERT_OK(p.executor.status());
+  auto engine = Engine::Create(p.executor->get(), nullptr);
+  const Request bad = {.prompt = {1}, .max_new_tokens = 8};
+  Request good = {.prompt = {2}, .max_new_tokens = 6};
+  good.edits.bias = {{third, -100}};
+  DS_ASSERT_OK_AND_ASSIGN(const auto alone, engine->Generate({good}));
+  EXPECT_EQ(alone[0].finish, FinishReason::kLength);
+  DS_ASSERT_OK_AND_ASSIGN(const auto done, engine->Generate({bad, good}));
+  EXPECT_EQ(done[0].finish, FinishReason::kError);
+  ExpectSays(done[0].error, "step 3, position 3: the logits hold NaN");
+  EXPECT_EQ(done[0].ids, Wanted(plan, 1, 3));
+  EXPECT_EQ(done[1].ids, alone[0].ids);
+  // With steps under way behind it.
+  const Request other = {.prompt = {third + 1}, .max_new_tokens = 1};
+  DS_ASSERT_OK_AND_ASSIGN(const auto ahead, engine->Generate({bad, other}));
+  EXPECT_EQ(ahead[0].ids, done[0].ids);
+  EXPECT_EQ(ahead[0].finish, FinishReason::kError);
+  EXPECT_EQ(ahead[1].finish, FinishReason::kLength);
 }
 
 TEST(CudaExecutor, PicksTheSmallestProgramThatHoldsTheStep) {
