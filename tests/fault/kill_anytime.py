@@ -128,14 +128,14 @@ def main():
     args = parser.parse_args()
     if args.launch:
         small_launcher(args.dscompile)
+    dscompile, dsrun = map(os.path.realpath, (args.dscompile, args.dsrun))
     c = Checks()
     shm = shm_files()
     with Scratch() as tmp:
         tmp = os.path.realpath(tmp)
         os.chdir(tmp)
-        make_plans(os.path.realpath(args.dscompile), c,
-                   {'three': ['--tp', WORLD]})
-        t = Starter(os.path.realpath(args.dsrun), tmp)
+        make_plans(dscompile, c, {'three': ['--tp', WORLD]})
+        t = Starter(dsrun, tmp)
         rng = random.Random(args.seed)
         for how, rounds in (('dsrun', args.rounds), ('launcher', args.rounds),
                             ('mpirun', args.rounds // 3)):
