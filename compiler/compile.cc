@@ -53,11 +53,12 @@ absl::Status CheckOutputApart(const CompileOptions& o) {
 
 // What the plan is compiled for, each once.
 absl::StatusOr<std::vector<CompileTarget>> ParseTargets(
-    const std::vector<std::string>& names,
+    const std::vector<std::string>& names, int64_t device_memory,
     const std::function<void(const std::string&)>& log) {
   std::vector<CompileTarget> targets;
   for (const std::string& name : names) {
     DS_ASSIGN_OR_RETURN(CompileTarget target, ParseTarget(name));
+    if (device_memory > 0 && !target.cpu) target.device_memory = device_memory;
     for (size_t i = 0; i < targets.size(); ++i) {
       if (targets[i].name != target.name) continue;
       return absl::FailedPreconditionError(absl::StrFormat(
@@ -174,6 +175,11 @@ absl::StatusOr<GpuPlans> CompileForGpus(
   jit.cache_dir = o.kernel_cache;
   jit.threads = threads;
   jit.stopped = PlanWritingInterrupted;
+  if (o.progress) {
+    jit.progress = [&o](int done, int all) {
+      o.progress("compiled", done, all, "kernels");
+    };
+  }
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<KernelCompiler> compiler,
                       KernelCompiler::Open(jit));
   DS_RETURN_IF_ERROR(CompileKernels(*compiler, o.log, &gpu));
@@ -187,7 +193,7 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
     if (o.log) o.log(line);
   };
   DS_ASSIGN_OR_RETURN(const std::vector<CompileTarget> targets,
-                      ParseTargets(o.targets, log));
+                      ParseTargets(o.targets, o.device_memory, log));
   if (o.tp < 1 || o.tp > limits::kWorldSize) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "--tp %d: allowed are 1 to %d", o.tp, limits::kWorldSize));

@@ -20,6 +20,8 @@ struct CompileOptions {
   int tp = 1;
   std::string dtype = "auto";
   std::vector<std::string> targets = {"cpu"};
+  // Bytes of every GPU, in place of what the named card has; 0: the card's.
+  int64_t device_memory = 0;
   // Ceilings of the step program; 0: the smaller of the model's and 4096, 8,
   // 512 (2048 for GPUs alone), 64.
   int64_t max_seq_len = 0;
@@ -27,7 +29,8 @@ struct CompileOptions {
   int64_t max_step_tokens = 0;
   int64_t kv_block = 0;
 
-  // Weights are made up from this seed; `source` is a config.json or its folder.
+  // Weights are made up from this seed; `source` is a config.json or its
+  // folder.
   absl::optional<uint64_t> random_weights;
   // Where compiled kernels are kept; "": nowhere.
   std::string kernel_cache;
@@ -43,7 +46,7 @@ struct CompileOptions {
 
   int threads = 0;                              // 0: one per core
   std::function<void(const std::string&)> log;  // notes; may be empty
-  std::function<void(uint64_t done, uint64_t total)> progress;
+  ReportProgress progress;
 };
 
 struct CompileResult {

@@ -40,8 +40,10 @@ struct RankWork {
   std::string weights_sha256;
 };
 
-// SHA-256 of the first `bytes` of an open file.
-absl::StatusOr<std::string> HashFile(const FolderFile& file, uint64_t bytes) {
+// SHA-256 of the first `bytes` of an open file. `read` is told of each part.
+absl::StatusOr<std::string> HashFile(
+    const FolderFile& file, uint64_t bytes,
+    const std::function<void(uint64_t)>& read) {
   Sha256 sha;
   std::vector<char> buffer(1 << 20);
   for (uint64_t at = 0; at < bytes;) {
@@ -55,11 +57,13 @@ absl::StatusOr<std::string> HashFile(const FolderFile& file, uint64_t bytes) {
     }
     sha.Update(buffer.data(), n);
     at += n;
+    read(n);
   }
   return sha.Finish();
 }
 
-std::string HashBytes(absl::string_view bytes) {
+std::string HashBytes(absl::string_view bytes,
+                      const std::function<void(uint64_t)>& read) {
   // In parts, so that an interruption need not wait for gigabytes.
   Sha256 sha;
   constexpr size_t kPart = 16 << 20;
@@ -67,6 +71,7 @@ std::string HashBytes(absl::string_view bytes) {
        at += kPart) {
     const absl::string_view part = bytes.substr(at, kPart);
     sha.Update(part.data(), part.size());
+    read(part.size());
   }
   return sha.Finish();
 }
@@ -201,7 +206,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
     }
     work[r].layout = LayOutWeights(*ranks[r], checkpoint);
     work[r].errors.resize(ranks[r]->weights().size());
-    total += work[r].layout.bytes;
+    total += 2 * work[r].layout.bytes;  // written, then hashed
   }
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<PlanFolder> folder,
                       PlanFolder::Create(options.output, options.replace));
@@ -216,19 +221,20 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   std::vector<std::string> source_hashes(checkpoint.files().size());
   std::atomic<uint64_t> done{0};
   absl::Mutex progress_mutex;
-  const auto wrote = [&](uint64_t bytes) {
+  for (const auto& f : checkpoint.files()) total += f.size;
+  const auto worked = [&](uint64_t bytes) {
     const uint64_t now = done.fetch_add(bytes) + bytes;
     if (!options.progress) return;
     absl::MutexLock lock(&progress_mutex);
-    options.progress(now, total);
+    options.progress("packed and hashed", now, total, "");
   };
   JobQueue jobs;
   for (RankWork& rank : work) {
     jobs.Add([&]() -> absl::Status {
-      DS_RETURN_IF_ERROR(WriteWeights(checkpoint, rank, wrote));
+      DS_RETURN_IF_ERROR(WriteWeights(checkpoint, rank, worked));
       jobs.Add([&]() -> absl::Status {
         DS_ASSIGN_OR_RETURN(rank.weights_sha256,
-                            HashFile(*rank.weights, rank.layout.bytes));
+                            HashFile(*rank.weights, rank.layout.bytes, worked));
         return absl::OkStatus();
       });
       return absl::OkStatus();
@@ -236,7 +242,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   }
   for (size_t i = 0; i < checkpoint.files().size(); ++i) {
     jobs.Add([&, i]() -> absl::Status {
-      source_hashes[i] = HashBytes(checkpoint.file_bytes(i));
+      source_hashes[i] = HashBytes(checkpoint.file_bytes(i), worked);
       return absl::OkStatus();
     });
   }

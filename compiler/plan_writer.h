@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/checkpoint/checkpoint.h"
+#include "compiler/progress.h"
 #include "compiler/schedule.h"
 #include "ir/graph.h"
 #include "schema/base/json.h"
@@ -57,8 +58,7 @@ struct WriteOptions {
   std::string output;
   bool replace = false;
   int threads = 1;
-  // Bytes written so far and in all; may be empty.
-  std::function<void(uint64_t done, uint64_t total)> progress;
+  ReportProgress progress;
 };
 
 struct WrittenPlan {

@@ -96,6 +96,12 @@ int CapabilityOf(absl::string_view plain) {
 
 }  // namespace
 
+std::vector<std::string> ArchitectureNames() {
+  std::vector<std::string> names;
+  for (const Architecture& a : kArchitectures) names.push_back(a.name);
+  return names;
+}
+
 absl::StatusOr<CompileTarget> ParseTarget(absl::string_view name) {
   const std::string plain = Plain(name);
   if (plain == "cpu") {

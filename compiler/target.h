@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +26,9 @@ struct CompileTarget {
 // '_' don't matter. InvalidArgument with the nearest name and the allowed ones;
 // Unimplemented for architectures before 8.0.
 absl::StatusOr<CompileTarget> ParseTarget(absl::string_view name);
+
+// "sm_80", ...: the architectures that ParseTarget knows, oldest first.
+std::vector<std::string> ArchitectureNames();
 
 }  // namespace deepslice
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "absl/algorithm/container.h"
@@ -13,21 +14,47 @@
 #include "schema/base/exit_code.h"
 #include "schema/base/nearest.h"
 #include "schema/base/status_macros.h"
+#include "tools/cli_environment.h"
+#include "tools/cli_help.h"
 #include "tools/command_line.h"
+#include "tools/flag_aliases.h"
 
 namespace deepslice {
 namespace {
+
+// Prints the help as data, for tools/commands_doc.py; in no help text.
+constexpr absl::string_view kHelpJsonFlag = "--help-json";
 
 bool IsFlag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && word != "--";
 }
 
-// Long flags of the app and of the verb that was given, with dashes.
+// Long flags of the app and of the verb that was given, with dashes, and what
+// others call them.
 void AddLongFlags(const CLI::App& app, std::vector<std::string>* names) {
   for (const CLI::Option* o : app.get_options()) {
-    for (const std::string& n : o->get_lnames()) names->push_back("--" + n);
+    if (o->get_group().empty()) continue;
+    for (const std::string& n : Spellings(*o)) {
+      if (absl::StartsWith(n, "--")) names->push_back(n);
+    }
   }
   for (const CLI::App* verb : app.get_subcommands()) AddLongFlags(*verb, names);
+}
+
+// The app that a help flag among `arguments` asks about: the verb's that comes
+// first, where there is one.
+const CLI::App& AppOf(const CLI::App& app,
+                      const std::vector<std::string>& arguments) {
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    if (!arguments.empty() && verb->get_name() == arguments[0]) return *verb;
+  }
+  return app;
+}
+
+bool HasFlag(const CLI::App& app, const std::string& name) {
+  return absl::c_any_of(app.get_options(), [&](const CLI::Option* o) {
+    return absl::c_linear_search(o->get_lnames(), name);
+  });
 }
 
 std::string UnknownVerb(const std::string& word, const std::string& nearest) {
@@ -71,17 +98,34 @@ absl::StatusOr<bool> ReadCommandLine(CLI::App& app,
                                      std::vector<std::string> arguments,
                                      const CommandLineHints& hints) {
   const std::string first = arguments.empty() ? "" : arguments[0];
+  const CLI::App& named = AppOf(app, arguments);
+  if (absl::c_linear_search(arguments, kHelpJsonFlag)) {
+    DS_RETURN_IF_ERROR(Print(json::Write(HelpJson(named), 1) + "\n"));
+    return false;
+  }
+  ReplaceAliases([&](const std::string& name) { return HasFlag(named, name); },
+                 &arguments);
+  DS_ASSIGN_OR_RETURN(const std::vector<std::string> variables,
+                      AddFromEnvironment(named, std::getenv, &arguments));
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
     app.parse(arguments);
     return true;
-  } catch (const CLI::Success& e) {  // --help, --version
+  } catch (const CLI::CallForHelp&) {
+    DS_RETURN_IF_ERROR(Print(HelpText(named)));
+    return false;
+  } catch (const CLI::Success& e) {  // --version
     std::ostringstream text;
     app.exit(e, text, text);
     DS_RETURN_IF_ERROR(Print(text.str()));
     return false;
   } catch (const CLI::ParseError& e) {
-    const std::string what = Explain(app, first, hints, e);
+    std::string what = Explain(app, first, hints, e);
+    for (const std::string& variable : variables) {
+      absl::StrAppend(&what, &variable == &variables[0] ? " (with " : ", ",
+                      variable);
+    }
+    if (!variables.empty()) absl::StrAppend(&what, " from the environment)");
     if (absl::EndsWith(what, "?")) return absl::InvalidArgumentError(what);
     return absl::InvalidArgumentError(
         absl::StrCat(what, "; see ", app.get_name(), " --help"));
@@ -97,6 +141,17 @@ int ParseCommandLine(CLI::App& app, std::vector<std::string> arguments) {
 
 int UsageExitCode(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? kExitUsage : ExitCodeOf(status);
+}
+
+void AddVerbosityFlags(CLI::App& app, Verbosity* verbosity) {
+  auto* quiet = app.add_flag("-q,--quiet", verbosity->quiet,
+                             "Errors alone on stderr: no notes, no progress");
+  app.add_flag("-v,--verbose", verbosity->verbose, "Say more on stderr")
+      ->excludes(quiet);
+  app.add_flag_callback(
+      "--no-progress", [verbosity] { verbosity->progress = false; },
+      "No line of bytes, rate and time left (else one on a terminal, and one "
+      "every 10 s elsewhere)");
 }
 
 CLI::Validator WholeNumber(uint64_t low, uint64_t high) {

@@ -17,8 +17,10 @@ struct CommandLineHints {
   std::vector<std::string> verbs;
 };
 
-// Reads `arguments` (see NormalizedArguments) into the app's variables. False
-// after --help or --version, which went to stdout; Internal when it could not.
+// Reads `arguments` (see NormalizedArguments) into the app's variables; flags
+// may have the names that other programs give them (flag_aliases.h) or come
+// from the environment (cli_environment.h). False after --help or --version,
+// which went to stdout; Internal when it could not.
 // InvalidArgument is a usage error, in words that name the nearest flag or verb
 // when one was unknown.
 absl::StatusOr<bool> ReadCommandLine(CLI::App& app,
@@ -32,7 +34,16 @@ int ParseCommandLine(CLI::App& app, std::vector<std::string> arguments);
 // The exit code of what ReadCommandLine returned when it is not true.
 int UsageExitCode(const absl::Status& status);
 
-// Checks of values: a whole number in decimal digits, a number that is finite.
+// How much a command says besides its product and its errors.
+struct Verbosity {
+  bool quiet = false;    // nothing
+  bool verbose = false;  // more than notes
+  bool progress = true;  // of long work
+};
+void AddVerbosityFlags(CLI::App& app, Verbosity* verbosity);
+
+// Checks of values (others: cli_values.h): a whole number in decimal digits, a
+// number that is finite.
 CLI::Validator WholeNumber(uint64_t low, uint64_t high);
 CLI::Validator RealNumber(double low, double high);
 

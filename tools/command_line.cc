@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "schema/base/exit_code.h"
+#include "schema/base/file.h"
 #include "schema/base/mapped_fault.h"
 #include "schema/base/nearest.h"
 
@@ -79,6 +81,34 @@ absl::Status Print(absl::string_view text) {
     return absl::OkStatus();
   }
   return absl::InternalError(absl::StrCat("stdout: ", std::strerror(errno)));
+}
+
+bool UseTerminalCodes(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return isatty(fd) != 0 && (no_color == nullptr || *no_color == '\0') &&
+         (term == nullptr || std::strcmp(term, "dumb") != 0);
+}
+
+absl::StatusOr<std::string> ReadInput(const std::string& path,
+                                      int64_t max_bytes) {
+  if (path != "-") return ReadFile(path, max_bytes);
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), stdin)) {
+    text.append(buffer, n);
+    if (static_cast<int64_t>(text.size()) > max_bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("<stdin>: found more than ", max_bytes,
+                       " bytes; that is the most that is read"));
+    }
+  }
+  if (std::ferror(stdin)) return absl::InternalError("<stdin>: cannot read");
+  return text;
+}
+
+absl::Status WriteOutput(const std::string& path, absl::string_view text) {
+  return path == "-" ? Print(text) : WriteFile(path, text);
 }
 
 void PrintError(absl::string_view name, const absl::Status& status) {

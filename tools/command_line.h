@@ -3,12 +3,14 @@
 #ifndef DEEPSLICE_TOOLS_COMMAND_LINE_H_
 #define DEEPSLICE_TOOLS_COMMAND_LINE_H_
 
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace deepslice {
@@ -27,6 +29,17 @@ absl::Status StatusOfException(const std::exception_ptr& exception);
 
 // Writes to stdout and flushes; Internal when that fails (closed, full).
 absl::Status Print(absl::string_view text);
+
+// Whether `fd` is a terminal that may get codes for colour and lines drawn
+// anew: not with NO_COLOR set, nor with TERM=dumb.
+bool UseTerminalCodes(int fd);
+
+// The whole of a file; "-" is stdin. ResourceExhausted beyond `max_bytes`.
+absl::StatusOr<std::string> ReadInput(const std::string& path,
+                                      int64_t max_bytes);
+
+// To a file; "-" is stdout.
+absl::Status WriteOutput(const std::string& path, absl::string_view text);
 
 // "name: message" on stderr.
 void PrintError(absl::string_view name, const absl::Status& status);

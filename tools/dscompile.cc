@@ -1,159 +1,174 @@
 // dscompile: a checkpoint in, one plan per rank out. No GPU, no Python.
 #include <signal.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
-#include <cstdio>
 #include <iostream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "compiler/compile.h"
 #include "compiler/dtype_option.h"
 #include "compiler/jit/jit.h"
+#include "compiler/jit/nvrtc.h"
 #include "compiler/pipeline.h"
 #include "compiler/plan_folder.h"
 #include "compiler/target.h"
 #include "schema/base/exit_code.h"
 #include "schema/base/limits.h"
+#include "schema/plan_format.h"
 #include "tools/cli_parse.h"
+#include "tools/cli_values.h"
 #include "tools/command_line.h"
 #include "tools/dscompile_limits.h"
+#include "tools/progress.h"
+#include "tools/version.h"
 
 namespace deepslice {
 namespace {
 
 void OnSignal(int) { InterruptPlanWriting(); }
 
-// Bytes, rate and time left: redrawn on a terminal, a line every 10 s
-// elsewhere.
-class Progress {
- public:
-  explicit Progress(bool quiet)
-      : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
-  ~Progress() {
-    if (drawn_) std::fputs("\r\033[K", stderr);
-  }
-  void operator()(uint64_t done, uint64_t total) {
-    if (quiet_) return;
-    const absl::Time now = absl::Now();
-    // Kernels may have been compiled for minutes before the first byte.
-    if (!started_) {
-      started_ = true;
-      start_ = last_ = now;
-    }
-    if (now - last_ <
-        (terminal_ ? absl::Milliseconds(200) : absl::Seconds(10))) {
-      return;
-    }
-    last_ = now;
-    const double seconds = absl::ToDoubleSeconds(now - start_);
-    const double rate = done / std::max(seconds, 1e-3);
-    const std::string text = absl::StrFormat(
-        "wrote %.1f of %.1f MB, %.0f MB/s, %.0f s left", done / 1e6,
-        total / 1e6, rate / 1e6, (total - done) / std::max(rate, 1.0));
-    if (terminal_) {
-      drawn_ = true;
-      std::fprintf(stderr, "\r\033[K%s", text.c_str());
-    } else {
-      std::fprintf(stderr, "%s\n", text.c_str());
-    }
-  }
-
- private:
-  const bool quiet_, terminal_;
-  bool drawn_ = false, started_ = false;
-  absl::Time start_, last_;
-};
-
-void AddOptions(CLI::App& app, CompileOptions& o, bool* quiet) {
-  app.add_option("SRC", o.source,
+void AddSourceFlags(CLI::App& app, CompileOptions& o) {
+  app.add_option("SRC,-m,--model", o.source,
                  "Hugging Face folder, .safetensors or .gguf file; config.json "
                  "with --random-weights")
       ->required();
-  app.add_option("-o,--output", o.output, "folder to make: the plan");
-  app.add_flag("--force", o.force, "replace a plan that exists");
-  app.add_option("--tp,--tp-size,--tensor-parallel-size,--mp-size,--num-shard",
-                 o.tp, "ranks that share every layer")
+  app.add_option("-o,--output", o.output,
+                 "Folder to make: the plan; no default")
+      ->type_name("PLAN");
+  app.add_flag("--force", o.force, "Replace a plan that exists");
+  app.add_option("--random-weights", o.random_weights,
+                 "Make weights up, none are stored: SRC is a config.json or "
+                 "its folder; by default SRC holds them")
+      ->type_name("SEED")
+      ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()));
+  app.add_flag("--ignore-index", o.ignore_index,
+               "Read the shards that are there, not the index");
+  app.add_flag("--assume-tied", o.assume_tied,
+               "A missing head is the embedding");
+  app.add_flag("--trust-lm-head", o.trust_lm_head,
+               "A head that differs from the embedding counts, although the "
+               "config ties them");
+}
+
+void AddPlanFlags(CLI::App& app, CompileOptions& o) {
+  app.add_option("--tp", o.tp, "Ranks that share every layer")
       ->type_name("N")
       ->check(WholeNumber(1, limits::kWorldSize))
       ->capture_default_str();
   app.add_option("--dtype", o.dtype,
-                 "auto (the checkpoint's own), fp32, fp16, bf16, int8")
+                 "auto (the checkpoint's own), fp32, fp16, bf16, int8, each "
+                 "under every name that torch and its users have for it")
       ->type_name("TYPE")
       ->capture_default_str();
   app.add_option("--target", o.targets,
-                 "what runs the plan, one or several with commas: cpu, a GPU's "
+                 "What runs the plan, one or several with commas: cpu, a GPU's "
                  "architecture (sm_90a; compute_80 for PTX) or a card (h200, "
                  "a100-80g, l4, \"rtx 4090\"); needs no GPU")
       ->type_name("NAME")
       ->delimiter(',')
       ->capture_default_str();
-  o.kernel_cache = DefaultKernelCache();
-  app.add_option("--kernel-cache", o.kernel_cache,
-                 "folder of compiled kernels, made when absent")
-      ->type_name("DIR")
-      ->capture_default_str();
-  app.add_flag_callback(
-      "--no-kernel-cache", [&o] { o.kernel_cache.clear(); },
-      "compile every kernel anew");
-  app.add_option("--random-weights", o.random_weights,
-                 "make weights up, none are stored: SRC is a config.json or "
-                 "its folder")
-      ->type_name("SEED")
-      ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()));
-  app.add_option("--max-seq-len,--max-model-len,--ctx-size,--max-out-tokens",
-                 o.max_seq_len,
-                 "tokens of a sequence; default: the smaller of the model's "
+  app.add_option("--device-memory", o.device_memory,
+                 "Memory of each GPU, in bytes or as 80GiB, 80G, 80e9: a plan "
+                 "that does not fit is refused; default what the card named by "
+                 "--target has, no check for an architecture")
+      ->type_name("SIZE")
+      ->transform(ByteSize(1 << 20, int64_t{1} << 50));
+  app.add_option("-c,--max-seq-len", o.max_seq_len,
+                 "Tokens of a sequence; default the smaller of the model's "
                  "and 4096")
       ->type_name("TOKENS")
       ->check(WholeNumber(1, limits::kPositions));
-  app.add_option("--max-batch,--max-num-seqs", o.max_batch,
-                 "sequences at a time; default 8")
+  app.add_option("--max-batch", o.max_batch, "Sequences at a time; default 8")
       ->type_name("N")
       ->check(WholeNumber(1, 65536));
-  app.add_option("--max-step-tokens,--max-num-batched-tokens",
-                 o.max_step_tokens,
-                 "tokens of one step, longer prompts run in chunks; default "
+  app.add_option("--max-step-tokens", o.max_step_tokens,
+                 "Tokens of one step, longer prompts run in chunks; default "
                  "512, of GPUs alone 2048")
       ->type_name("TOKENS")
       ->check(WholeNumber(1, 1 << 20));
   app.add_option("--kv-block", o.kv_block,
-                 "tokens of a cache block; default 64")
+                 "Tokens of a cache block; default 64")
       ->type_name("TOKENS")
       ->check(WholeNumber(1, 65536));
-  app.add_flag("--ignore-index", o.ignore_index,
-               "read the shards that are there, not the index");
-  app.add_flag("--assume-tied", o.assume_tied,
-               "a missing head is the embedding");
-  app.add_flag("--trust-lm-head", o.trust_lm_head,
-               "a head that differs from the embedding counts, although the "
-               "config ties them");
-  app.add_option("--dump-ir", o.dump_ir,
-                 "folder for the graph after each pass that changed it")
+}
+
+void AddWorkFlags(CLI::App& app, CompileOptions& o) {
+  o.kernel_cache = DefaultKernelCache();
+  app.add_option("--kernel-cache", o.kernel_cache,
+                 "Folder of compiled kernels, made when absent; default "
+                 "deepslice/kernels in $XDG_CACHE_HOME or ~/.cache")
       ->type_name("DIR");
-  app.add_option("--dump-filter", o.dump_filter,
-                 "only dumps whose file name holds this")
-      ->type_name("TEXT");
-  app.add_option("--stop-after", o.stop_after,
-                 "a phase (import, fuse, quantize, slice) or pass; nothing is "
-                 "written but dumps")
-      ->type_name("PHASE")
-      ->check(CLI::IsMember(StopAfterNames()));
-  app.add_option("--start-from", o.start_from,
-                 "a dump, perhaps edited, that takes the place of the graph "
-                 "after its pass; repeatable")
-      ->type_name("FILE.ir");
-  app.add_flag("--time-passes", o.time_passes, "a line per pass");
-  app.add_flag("--unchecked", o.unchecked,
-               "write a plan whose ranks disagree (edited dumps)");
-  app.add_option("-j,--threads", o.threads, "default: one per core")
+  app.add_flag_callback(
+      "--no-kernel-cache", [&o] { o.kernel_cache.clear(); },
+      "Compile every kernel anew");
+  app.add_option("-j,--threads", o.threads,
+                 "Threads that pack, hash and compile; default one per core")
       ->type_name("N")
       ->check(WholeNumber(1, 1024));
-  app.add_flag("-q,--quiet", *quiet, "errors alone");
+}
+
+void AddDebugFlags(CLI::App& app, CompileOptions& o) {
+  const std::string group = "Looking into a compilation";
+  app.add_option("--dump-ir", o.dump_ir,
+                 "Folder for the graph after each pass that changed it; by "
+                 "default none")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option("--dump-filter", o.dump_filter,
+                 "Only dumps whose file name holds this; by default all")
+      ->type_name("TEXT")
+      ->group(group);
+  app.add_option("--stop-after", o.stop_after,
+                 absl::StrCat("A phase (import, fuse, quantize, slice) or a "
+                              "pass; nothing is written but dumps; by default "
+                              "all run: ",
+                              absl::StrJoin(StopAfterNames(), ", ")))
+      ->type_name("PHASE")
+      ->transform(OneOf(StopAfterNames()))
+      ->group(group);
+  app.add_option("--start-from", o.start_from,
+                 "A dump, perhaps edited, that takes the place of the graph "
+                 "after its pass; repeatable, none by default")
+      ->type_name("FILE.ir")
+      ->group(group);
+  app.add_flag("--time-passes", o.time_passes,
+               "A line per pass with its milliseconds")
+      ->group(group);
+  app.add_flag("--unchecked", o.unchecked,
+               "Write a plan whose ranks disagree (edited dumps)")
+      ->group(group);
+}
+
+// The targets that --target knows, and which of them the NVRTC here compiles.
+std::string Version() {
+  std::string more = absl::StrFormat(
+      "plan formats: writes %d, reads none\ntargets: cpu, %s\n",
+      kPlanFormatVersion, absl::StrJoin(ArchitectureNames(), ", "));
+  const absl::StatusOr<Nvrtc> nvrtc = OpenNvrtc();
+  if (!nvrtc.ok()) {
+    return VersionText(
+        "dscompile",
+        absl::StrCat(more, "NVRTC: not found, so the list above is built in"));
+  }
+  std::vector<std::string> known;
+  for (const int a : nvrtc->archs) known.push_back(absl::StrCat("sm_", a));
+  return VersionText(
+      "dscompile",
+      absl::StrFormat("%sNVRTC: %d.%d (%s) knows %s", more, nvrtc->major,
+                      nvrtc->minor, nvrtc->path, absl::StrJoin(known, ", ")));
+}
+
+// The most memory that this process held, in bytes; 0 when unknown.
+double PeakMemory() {
+  rusage usage = {};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss * 1024.0 : 0;
 }
 
 int Usage(const absl::Status& status) {
@@ -170,17 +185,25 @@ int Main(int argc, char** argv) {
       "Compiles a checkpoint to one plan per rank: dscompile SRC --tp 4 "
       "--dtype int8 -o plan/",
       "dscompile");
-  app.set_version_flag("--version",
-                       "dscompile " DEEPSLICE_VERSION
-                       ", writes plan format 1, targets cpu and GPUs from "
-                       "sm_80 on");
+  app.set_version_flag("--version", Version);
   CompileOptions o;
-  bool quiet = false;
-  AddOptions(app, o, &quiet);
-  app.footer("dscompile limits prints the bounds on files (--json).");
+  Verbosity verbosity;
+  AddSourceFlags(app, o);
+  AddPlanFlags(app, o);
+  AddWorkFlags(app, o);
+  AddVerbosityFlags(app, &verbosity);
+  AddDebugFlags(app, o);
+  app.footer(
+      "`dscompile limits` prints the bounds on files (--json).\nEvery flag is "
+      "also read from the environment, --max-batch from "
+      "DSCOMPILE_MAX_BATCH;\nthe command line wins. `-` and `_` in flags are "
+      "alike. Exit codes: 0 done, 1 failed,\n2 usage, 3 bad input, 4 does not "
+      "fit or unsupported, 130 interrupted.");
   if (const int code = ParseCommandLine(app, arguments); code >= 0) {
     return code;
   }
+  const bool quiet = verbosity.quiet;
+  if (verbosity.verbose) o.time_passes = true;
   // A wrong spelling is a usage error; whether the model has it comes later.
   if (const auto dtype = ChooseStorage(o.dtype, DType::kBF16); !dtype.ok()) {
     return Usage(dtype.status());
@@ -200,17 +223,20 @@ int Main(int argc, char** argv) {
   for (const int s : {SIGINT, SIGTERM, SIGHUP}) {
     sigaction(s, &action, nullptr);
   }
+  Progress progress(!quiet && verbosity.progress, Progress::Stderr());
   if (!quiet) {
-    o.log = [](const std::string& line) {
+    o.log = [&progress](const std::string& line) {
+      progress.Clear();
       std::cerr << "note: " << OneLine(line) << "\n";
     };
   }
+  o.progress = [&progress](absl::string_view what, uint64_t done,
+                           uint64_t total, absl::string_view unit) {
+    progress.Report(what, done, total, unit);
+  };
   const absl::Time start = absl::Now();
-  absl::StatusOr<CompileResult> result = [&] {
-    Progress progress(quiet);
-    o.progress = std::ref(progress);
-    return Compile(o);
-  }();
+  const absl::StatusOr<CompileResult> result = Compile(o);
+  progress.Clear();
   if (!result.ok()) {
     if (PlanWritingInterrupted()) {
       std::cerr << "dscompile: interrupted; nothing was written\n";
@@ -221,9 +247,10 @@ int Main(int argc, char** argv) {
   }
   if (!quiet && !result->stopped) {
     std::cerr << absl::StrFormat(
-        "%s: %s, %s, %d rank%s, %.1f MB in %.2f s\n", OneLine(o.output),
-        result->family, result->dtype, o.tp, o.tp == 1 ? "" : "s",
-        result->plan.bytes / 1e6, absl::ToDoubleSeconds(absl::Now() - start));
+        "%s: %s, %s, %d rank%s, %s in %.2f s, peak memory %s\n",
+        OneLine(o.output), result->family, result->dtype, o.tp,
+        o.tp == 1 ? "" : "s", BytesText(result->plan.bytes),
+        absl::ToDoubleSeconds(absl::Now() - start), BytesText(PeakMemory()));
   }
   return kExitDone;
 }

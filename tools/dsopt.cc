@@ -16,6 +16,7 @@
 #include "schema/base/status_macros.h"
 #include "tools/cli_parse.h"
 #include "tools/command_line.h"
+#include "tools/version.h"
 
 namespace deepslice {
 namespace {
@@ -26,26 +27,6 @@ struct Options {
   std::string passes;
   bool verify_only = false;
 };
-
-absl::StatusOr<std::string> ReadInput(const std::string& path) {
-  if (path != "-") return ReadFile(path, limits::kIrTextBytes);
-  std::string text;
-  char buffer[1 << 16];
-  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), stdin)) {
-    text.append(buffer, n);
-    if (static_cast<int64_t>(text.size()) > limits::kIrTextBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("<stdin>: found more than ", limits::kIrTextBytes,
-                       " bytes; that is the most a graph may take"));
-    }
-  }
-  if (std::ferror(stdin)) return absl::InternalError("<stdin>: cannot read");
-  return text;
-}
-
-absl::Status WriteOutput(const std::string& path, const std::string& text) {
-  return path == "-" ? Print(text) : WriteFile(path, text);
-}
 
 absl::Status RunPasses(const std::vector<std::unique_ptr<Pass>>& passes,
                        Graph* graph) {
@@ -61,7 +42,8 @@ absl::Status RunPasses(const std::vector<std::unique_ptr<Pass>>& passes,
 absl::Status Run(const Options& options,
                  const std::vector<std::unique_ptr<Pass>>& passes) {
   const std::string label = options.input == "-" ? "<stdin>" : options.input;
-  DS_ASSIGN_OR_RETURN(const std::string text, ReadInput(options.input));
+  DS_ASSIGN_OR_RETURN(const std::string text,
+                      ReadInput(options.input, limits::kIrTextBytes));
   DS_ASSIGN_OR_RETURN(Graph graph, ParseGraph(text, label));
   if (const absl::Status status = VerifyGraph(graph); !status.ok()) {
     // Internal where a pass broke the graph; this one came from a person.
@@ -99,7 +81,9 @@ int Main(int argc, char** argv) {
   app.add_flag("--verify", options.verify_only,
                "run and check the graph after each pass, and print nothing");
   app.add_flag("--list-passes", list_passes, "print all passes, one a line");
-  app.set_version_flag("--version", "dsopt " DEEPSLICE_VERSION);
+  app.set_version_flag("--version", VersionText("dsopt",
+                                                "reads and writes the text of "
+                                                "graphs (ir/parser.h)"));
   if (const int code = ParseCommandLine(app, NormalizedArguments(argc, argv));
       code >= 0) {
     return code;

@@ -269,9 +269,15 @@ absl::Status RunAllRanks(const std::vector<Plan>& ranks,
   return absl::OkStatus();
 }
 
-int LayerOf(const std::string& name) {
-  int layer;
-  return std::sscanf(name.c_str(), "layers.%d.", &layer) == 1 ? layer : -1;
+// The layer of each step by the name of its result.
+std::map<std::string, int> LayersOf(const Plan& plan) {
+  std::map<std::string, int> layers;
+  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
+  if (program == nullptr) return layers;
+  for (const fb::Step* step : *program->steps()) {
+    layers[step->name()->str()] = step->layer();
+  }
+  return layers;
 }
 
 }  // namespace
@@ -355,13 +361,14 @@ absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
                       Interpret(checkpoint, model, storage, ids, chunks));
   Comparison out;
   out.tolerance = ToleranceOf(storage);
+  const std::map<std::string, int> layers = LayersOf(ranks[0]);
   for (const std::string& name : order) {
     const auto found = reference.find(name);
     if (found == reference.end()) continue;
     const std::vector<Recorded>& got = plan_values[name];
     ComparedValue v;
     v.name = name;
-    v.layer = LayerOf(name);
+    v.layer = layers.at(name);
     double difference = 0, total = 0, largest = 0, worst = 0;
     bool comparable = got.size() == found->second.size();
     for (size_t c = 0; comparable && c < got.size(); ++c) {

@@ -127,7 +127,7 @@ absl::Status CheckDeviceMemory(const GpuPlans& plans,
       if (all <= t.target.device_memory) continue;
       return absl::FailedPreconditionError(absl::StrFormat(
           "target %s: rank %d needs %.2f GB (weights %.2f, arena %.2f, cache "
-          "%.2f), the card that --target names has %.2f; use more ranks "
+          "%.2f), the GPU (--target, --device-memory) has %.2f; use more ranks "
           "(--tp), "
           "a smaller --max-batch, --max-seq-len or --max-step-tokens",
           t.target.name, r, all / 1e9, weights / 1e9, arena / 1e9, cache / 1e9,

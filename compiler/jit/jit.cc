@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -97,6 +98,8 @@ class NvrtcCompiler final : public KernelCompiler {
     std::vector<absl::Status> failed(unique.size());
     std::atomic<size_t> next{0};
     std::atomic<bool> stop{false};
+    std::mutex progress_mutex;
+    int done = 0;
     const auto work = [&] {
       for (;;) {
         if (options_.stopped && options_.stopped()) stop = true;
@@ -106,6 +109,9 @@ class NvrtcCompiler final : public KernelCompiler {
             Make(*unique[i], files.at(unique[i]->source), target);
         if (kernel.ok()) {
           made[i] = *std::move(kernel);
+          if (!options_.progress) continue;
+          const std::lock_guard<std::mutex> lock(progress_mutex);
+          options_.progress(++done, static_cast<int>(unique.size()));
         } else {
           failed[i] = kernel.status();
           stop = true;

@@ -21,6 +21,8 @@ struct JitOptions {
   // made without.
   bool verbose = false;
   std::function<bool()> stopped;  // asked between kernels; may be empty
+  // Told after each kernel, by one thread at a time; may be empty.
+  std::function<void(int done, int all)> progress;
 };
 
 struct CompiledKernel {
