@@ -38,13 +38,14 @@ class Collector {
   // `key` of the generation config, which must be whole.
   int64_t Whole(const json::Value& object, absl::string_view key, int64_t low,
                 int64_t high, int64_t fallback) {
-    const double x = Number(object, key, static_cast<double>(low),
-                            static_cast<double>(high),
-                            static_cast<double>(fallback));
+    const double x =
+        Number(object, key, static_cast<double>(low), static_cast<double>(high),
+               static_cast<double>(fallback));
     if (x == std::floor(x)) return static_cast<int64_t>(x);
-    Note(absl::StrFormat("generation_config.json: %s: %g is no whole number; "
-                         "left out",
-                         key, x));
+    Note(
+        absl::StrFormat("generation_config.json: %s: %g is no whole number; "
+                        "left out",
+                        key, x));
     return fallback;
   }
 

@@ -60,9 +60,9 @@ void BeamSearch::End(const Candidate& c) {
   const bool stop = IsStop(c.id);
   Answer answer = {live_[c.beam].ids, stop, Score(c.sum, length_ + 1)};
   if (!stop) answer.ids.push_back(c.id);
-  const auto at = std::find_if(
-      answers_.begin(), answers_.end(),
-      [&](const Answer& a) { return a.score < answer.score; });
+  const auto at =
+      std::find_if(answers_.begin(), answers_.end(),
+                   [&](const Answer& a) { return a.score < answer.score; });
   answers_.insert(at, std::move(answer));
   if (static_cast<int>(answers_.size()) > params_.width) answers_.pop_back();
 }
@@ -70,8 +70,8 @@ void BeamSearch::End(const Candidate& c) {
 bool BeamSearch::CanImprove() const {
   if (live_.empty()) return false;
   if (!full()) return true;
-  const bool longest = params_.stop == BeamParams::Stop::kNever &&
-                       params_.length_penalty > 0;
+  const bool longest =
+      params_.stop == BeamParams::Stop::kNever && params_.length_penalty > 0;
   return Score(live_[0].sum, longest ? max_new_tokens_ : length_) >
          answers_.back().score;
 }
@@ -104,8 +104,7 @@ absl::Span<const BeamSearch::Next> BeamSearch::Advance() {
   live_.swap(next_live_);
   ++length_;
   improvable_ = improvable_ && CanImprove();
-  if (!improvable_ ||
-      (full() && params_.stop == BeamParams::Stop::kAtOnce)) {
+  if (!improvable_ || (full() && params_.stop == BeamParams::Stop::kAtOnce)) {
     next_.clear();
     live_.clear();
   }

@@ -64,11 +64,10 @@ TEST(BeamSearch, DividesByTheLengthWithTheStopIdCounted) {
 }
 
 // The stop id is likely at once, and what goes on stays likely for long.
-const std::vector<std::vector<float>> kStay = {
-    {L(0.5), L(0.26), L(0.24)},
-    {L(0.97), L(0.02), L(0.01)},
-    {L(0.3), L(0.3), L(0.4)},
-    {L(0.3), L(0.3), L(0.4)}};
+const std::vector<std::vector<float>> kStay = {{L(0.5), L(0.26), L(0.24)},
+                                               {L(0.97), L(0.02), L(0.01)},
+                                               {L(0.3), L(0.3), L(0.4)},
+                                               {L(0.3), L(0.3), L(0.4)}};
 
 TEST(BeamSearch, StopsByItsRule) {
   const auto lengths = [](BeamParams::Stop stop, float penalty) {

@@ -82,9 +82,8 @@ void Generation::AddRequest(int request, const ScheduleLimits& limits) {
       if (beams) b.search = static_cast<int>(searches_.size());
     }
     if (beams) {
-      searches_.push_back(std::make_unique<Search>(
-          Search{BeamSearch(r.beams, r.stop_ids, r.max_new_tokens), first,
-                 {first}}));
+      searches_.push_back(std::make_unique<Search>(Search{
+          BeamSearch(r.beams, r.stop_ids, r.max_new_tokens), first, {first}}));
       return;
     }
     branches_[first].forks = width - 1;
@@ -145,10 +144,10 @@ const float* Generation::Edited(const Request& r, const TokenHistory* history,
     std::copy_n(logits, vocab_, edited_.begin());
   }
   static const TokenHistory* const kNone = new TokenHistory(0, 0);
-  EditLogits(r.edits, history == nullptr ? *kNone : *history,
-             too_short ? absl::MakeConstSpan(r.stop_ids)
-                       : absl::Span<const int32_t>(),
-             edited_.data());
+  EditLogits(
+      r.edits, history == nullptr ? *kNone : *history,
+      too_short ? absl::MakeConstSpan(r.stop_ids) : absl::Span<const int32_t>(),
+      edited_.data());
   return edited_.data();
 }
 
@@ -156,8 +155,7 @@ absl::StatusOr<int32_t> Generation::Draw(Branch* b, const float* logits,
                                          int64_t position) {
   DS_RETURN_IF_ERROR(LargestLogit(logits, vocab_).status());
   // The one that is drawn is counted already.
-  const float* row =
-      Edited(RequestOf(*b), HistoryOf(b), b->drawn - 1, logits);
+  const float* row = Edited(RequestOf(*b), HistoryOf(b), b->drawn - 1, logits);
   const auto id =
       SampleToken(row, vocab_, b->sampling, position + 1, &scratch_);
   if (id.ok() || row == logits) return id;
@@ -237,8 +235,8 @@ absl::Status Generation::TakeBeamRow(int sequence, const float* logits) {
   Search& search = *searches_[b.search];
   DS_RETURN_IF_ERROR(LargestLogit(logits, vocab_).status());
   LogSoftmax(logits, vocab_, logprobs_.data());
-  const auto at = std::find(search.branch_of.begin(), search.branch_of.end(),
-                            sequence);
+  const auto at =
+      std::find(search.branch_of.begin(), search.branch_of.end(), sequence);
   const int beam = static_cast<int>(at - search.branch_of.begin());
   const absl::Span<const int32_t> ids = search.beams.ids(beam);
   TokenHistory* history = HistoryOf(&branches_[search.first_branch]);
@@ -247,11 +245,11 @@ absl::Status Generation::TakeBeamRow(int sequence, const float* logits) {
     for (const int32_t id : RequestOf(b).prompt) history->AddPrompt(id);
     for (const int32_t id : ids) history->AddAnswer(id);
   }
-  search.beams.AddRow(beam,
-                      Edited(RequestOf(b), history,
-                             static_cast<int64_t>(ids.size()),
-                             logprobs_.data()),
-                      vocab_);
+  search.beams.AddRow(
+      beam,
+      Edited(RequestOf(b), history, static_cast<int64_t>(ids.size()),
+             logprobs_.data()),
+      vocab_);
   if (search.beams.all_rows_in()) StepBeams(&search);
   return absl::OkStatus();
 }
@@ -293,10 +291,10 @@ void Generation::EndSearch(Search* search) {
           answers[i].stopped ? FinishReason::kStop : FinishReason::kLength;
     } else {
       c.finish = FinishReason::kError;
-      c.error = absl::InvalidArgumentError(
-          absl::StrCat("beam search ended with ", answers.size(),
-                       " answers of the ", r.n, " asked for; fewer tokens "
-                       "must be forbidden"));
+      c.error = absl::InvalidArgumentError(absl::StrCat(
+          "beam search ended with ", answers.size(), " answers of the ", r.n,
+          " asked for; fewer tokens "
+          "must be forbidden"));
     }
   }
   branches_[search->first_branch].history = nullptr;
@@ -306,9 +304,9 @@ void Generation::EndSearch(Search* search) {
 void Generation::Fail(int sequence, int64_t position, int64_t step,
                       const absl::Status& why) {
   const Branch& b = branches_[sequence];
-  const absl::Status error(why.code(),
-                           absl::StrCat("step ", step, ", position ", position,
-                                        ": ", why.message()));
+  const absl::Status error(
+      why.code(), absl::StrCat("step ", step, ", position ", position, ": ",
+                               why.message()));
   const auto fail = [&](int completion) {
     completions_[completion].finish = FinishReason::kError;
     completions_[completion].error = error;
@@ -329,8 +327,7 @@ void Generation::Fail(int sequence, int64_t position, int64_t step,
 absl::Status Generation::Land() {
   const Flight& flight = flights_[landed_++ % 2];
   if (flight.rows.empty()) return absl::OkStatus();
-  DS_ASSIGN_OR_RETURN(const absl::Span<const int32_t> ids,
-                      executor_.Sampled());
+  DS_ASSIGN_OR_RETURN(const absl::Span<const int32_t> ids, executor_.Sampled());
   const float* logits = nullptr;
   if (flight.on_host) {
     DS_ASSIGN_OR_RETURN(logits, executor_.Logits());

@@ -28,9 +28,9 @@ struct GenerationChoice {
   std::optional<std::vector<LogitBias>> logit_bias;
   std::optional<std::vector<int32_t>> suppress_tokens;  // never chosen
   std::optional<int64_t> max_new_tokens, min_new_tokens;
-  std::optional<std::vector<std::string>> stop;     // texts
-  std::optional<std::vector<int32_t>> stop_ids;     // beside those of the plan
-  std::optional<bool> ignore_eos;                   // those of the plan
+  std::optional<std::vector<std::string>> stop;  // texts
+  std::optional<std::vector<int32_t>> stop_ids;  // beside those of the plan
+  std::optional<bool> ignore_eos;                // those of the plan
   std::optional<int> n, logprobs, beams;
   std::optional<float> length_penalty;
   std::optional<BeamParams::Stop> early_stopping;

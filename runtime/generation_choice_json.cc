@@ -86,8 +86,8 @@ absl::Status Read(const Value& v, std::optional<std::vector<LogitBias>>* out) {
 }
 absl::Status Read(const Value& v, std::optional<BeamParams::Stop>* out) {
   if (v.is_bool()) {
-    *out = v.as_bool() ? BeamParams::Stop::kAtOnce
-                       : BeamParams::Stop::kHeuristic;
+    *out =
+        v.as_bool() ? BeamParams::Stop::kAtOnce : BeamParams::Stop::kHeuristic;
   } else if (v.is_string() && v.as_string() == "never") {
     *out = BeamParams::Stop::kNever;
   } else {
@@ -145,9 +145,9 @@ absl::Status UnknownKey(absl::string_view key,
     names.insert(names.end(), f.names.begin(), f.names.end());
   }
   const std::string nearest = NearestName(key, names);
-  return Bad("\"", key, "\" is no field of a request",
-             nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest,
-                                                 "\"?"));
+  return Bad(
+      "\"", key, "\" is no field of a request",
+      nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"));
 }
 
 }  // namespace
@@ -171,8 +171,7 @@ absl::StatusOr<GenerationChoice> ReadChoice(
     if (!seen.insert(&*field).second) {
       return Bad("\"", key, "\" is another name of a field that is there, too");
     }
-    DS_RETURN_IF_ERROR(
-        Annotate(field->read(value, &choice), "\"", key, "\""));
+    DS_RETURN_IF_ERROR(Annotate(field->read(value, &choice), "\"", key, "\""));
   }
   choice.Settle();
   return choice;

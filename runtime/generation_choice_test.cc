@@ -80,10 +80,10 @@ TEST(GenerationChoice, WhoSpeaksFirstOfSamplingDecidesIt) {
   EXPECT_FALSE(greedy("{}", R"({"top_p": 0.9})", plain));
   EXPECT_FALSE(greedy("{}", R"({"min_p": 0.1})", plain));
   EXPECT_TRUE(greedy("{}", R"({"seed": 3})", plain));
-  EXPECT_FALSE(greedy(R"({"temperature": 0.5})", R"({"do_sample": false})",
-                      plain));
-  EXPECT_TRUE(greedy(R"({"temperature": 0})", R"({"temperature": 1})",
-                     samples));
+  EXPECT_FALSE(
+      greedy(R"({"temperature": 0.5})", R"({"do_sample": false})", plain));
+  EXPECT_TRUE(
+      greedy(R"({"temperature": 0})", R"({"temperature": 1})", samples));
   EXPECT_EQ(Resolved("{}", R"({"top_k": 3})", plain).sampling.temperature,
             0.6f);
 }

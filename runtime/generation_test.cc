@@ -26,7 +26,7 @@ Ids Prompt(int length, int start) {
 }
 
 std::vector<Completion> RunAll(FakeExecutor& executor,
-                            const std::vector<Request>& requests) {
+                               const std::vector<Request>& requests) {
   auto done = Engine::Create(&executor, nullptr)->Generate(requests);
   EXPECT_TRUE(done.ok()) << done.status().ToString();
   return done.ok() ? *std::move(done) : std::vector<Completion>();

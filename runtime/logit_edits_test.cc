@@ -26,8 +26,8 @@ TEST(LogitEdits, PenaltiesThenBiasThenBans) {
                             .bias = {{1, 10}, {5, -kInfinity}}};
   EditLogits(edits, history, {4}, row.data());
   // 1: of the prompt only. 2: 2 / 2 - 0.25 - 0.5. 3: -2 * 2 - 2 * 0.25 - 0.5.
-  EXPECT_EQ(row, (std::vector<float>{2, 11, 0.25f, -5, -kInfinity,
-                                     -kInfinity}));
+  EXPECT_EQ(row,
+            (std::vector<float>{2, 11, 0.25f, -5, -kInfinity, -kInfinity}));
 }
 
 TEST(LogitEdits, AHistoryCanBeUsedAgain) {

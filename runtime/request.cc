@@ -20,8 +20,7 @@ absl::Status CheckLengths(const Request& r, const RequestLimits& limits) {
     return Bad("the prompt has no tokens; at least one is needed");
   }
   if (r.max_new_tokens <= 0) {
-    return Bad("max_new_tokens is ", r.max_new_tokens,
-               "; it must be above 0");
+    return Bad("max_new_tokens is ", r.max_new_tokens, "; it must be above 0");
   }
   if (r.min_new_tokens < 0 || r.min_new_tokens > r.max_new_tokens) {
     return Bad("min_new_tokens is ", r.min_new_tokens,
@@ -47,7 +46,8 @@ absl::Status CheckBeams(const Request& r, const RequestLimits& limits) {
                " beams takes no sampling; ask for greedy or for one beam");
   }
   if (r.logprobs >= 0) {
-    return Bad("beam search gives a score and no logprobs; ask for one of them");
+    return Bad(
+        "beam search gives a score and no logprobs; ask for one of them");
   }
   if (r.n > beams.width) {
     return Bad(r.n, " answers of ", beams.width,

@@ -18,9 +18,9 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 // One token of an answer, as it comes.
 struct NewToken {
-  int answer;    // 0 .. n - 1
+  int answer;  // 0 .. n - 1
   int32_t id;
-  bool is_stop;  // one of the stop ids: no part of the answer
+  bool is_stop;                   // one of the stop ids: no part of the answer
   const TokenLogprobs* logprobs;  // nullptr where none were asked for
 };
 enum class Verdict { kGoOn, kStop, kCancel };

@@ -186,9 +186,9 @@ absl::StatusOr<int32_t> SampleToken(const float* logits, int64_t vocab,
                                     const SamplingParams& params,
                                     int64_t position,
                                     std::vector<int32_t>* scratch) {
-  return DrawToken(
-      logits, vocab, params,
-      PhiloxUniform(params.seed, static_cast<uint64_t>(position)), scratch);
+  return DrawToken(logits, vocab, params,
+                   PhiloxUniform(params.seed, static_cast<uint64_t>(position)),
+                   scratch);
 }
 
 absl::StatusOr<int32_t> DrawToken(const float* logits, int64_t vocab,

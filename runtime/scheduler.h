@@ -62,8 +62,8 @@ class Scheduler {
   bool Next(StepBatch* batch);
   absl::Span<const Row> rows() const { return rows_; }
 
-  // A new last token for an active sequence whose row of logits is there; may be
-  // ~r, as in StepBatch::ids.
+  // A new last token for an active sequence whose row of logits is there; may
+  // be ~r, as in StepBatch::ids.
   void Append(int sequence, int32_t token);
   // Another sequence of the group, with the tokens of `parent`, all of which
   // are ids: both wait for Append. Fewer than `width` are active.
@@ -78,8 +78,8 @@ class Scheduler {
  private:
   struct Sequence {
     std::vector<int32_t> tokens;  // of one that waits: its prompt alone
-    int64_t cached = 0;  // leading tokens that have run
-    int slot = -1;       // -1: not active
+    int64_t cached = 0;           // leading tokens that have run
+    int slot = -1;                // -1: not active
     int group = 0;
     bool waits = false;  // for Append
     bool finished = false;
@@ -116,7 +116,7 @@ class Scheduler {
   const Mode mode_;
   std::vector<Sequence> sequences_;
   std::vector<Group> groups_;
-  size_t next_waiting_ = 0;      // of groups_
+  size_t next_waiting_ = 0;  // of groups_
   // Of admitted groups: what they may still take.
   int64_t promised_blocks_ = 0, promised_slots_ = 0;
   std::vector<int> active_;      // admitted, oldest first

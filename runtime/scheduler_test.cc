@@ -39,9 +39,9 @@ TEST(Scheduler, ForksShareFullBlocksAndRunTheRestAgain) {
   // The first one's token goes first; the fork runs 14 and 15 again.
   EXPECT_EQ(std::vector<int32_t>(batch.ids.begin(), batch.ids.end()),
             (std::vector<int32_t>{20, 14, 15, 21}));
-  EXPECT_EQ(std::vector<int32_t>(batch.positions.begin(),
-                                 batch.positions.end()),
-            (std::vector<int32_t>{6, 4, 5, 6}));
+  EXPECT_EQ(
+      std::vector<int32_t>(batch.positions.begin(), batch.positions.end()),
+      (std::vector<int32_t>{6, 4, 5, 6}));
   const std::vector<int32_t> other = Blocks(batch, batch.slots[1], 8);
   EXPECT_EQ(other[0], blocks[0]);
   EXPECT_NE(other[1], blocks[1]);

@@ -34,11 +34,10 @@ TokenLogprobs LogprobsOf(const float* logits, int64_t vocab, int32_t chosen,
   std::vector<int32_t> ids(vocab);
   std::iota(ids.begin(), ids.end(), 0);
   const auto n = std::min<int64_t>(top, vocab);
-  std::partial_sort(ids.begin(), ids.begin() + n, ids.end(),
-                    [logits](int32_t a, int32_t b) {
-                      return logits[a] > logits[b] ||
-                             (logits[a] == logits[b] && a < b);
-                    });
+  std::partial_sort(
+      ids.begin(), ids.begin() + n, ids.end(), [logits](int32_t a, int32_t b) {
+        return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+      });
   for (int64_t i = 0; i < n; ++i) out.top.push_back(of(ids[i]));
   return out;
 }

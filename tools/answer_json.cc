@@ -31,8 +31,8 @@ Value LogprobJson(const TokenLogprob& t, const Tokenizer* tokenizer) {
   // Padded rows of a vocabulary have ids, but no text.
   if (tokenizer != nullptr && t.id < tokenizer->vocab_size()) {
     out.Set("token", tokenizer->IdToToken(t.id));
-    out.Set("text", tokenizer->Decode({t.id}, /*skip_special=*/false)
-                        .value_or(""));
+    out.Set("text",
+            tokenizer->Decode({t.id}, /*skip_special=*/false).value_or(""));
   }
   out.Set("logprob", std::isfinite(t.logprob) ? static_cast<double>(t.logprob)
                                               : kMinusInfinity);
@@ -48,8 +48,8 @@ Value AnswerJson(const Answer& a, int64_t index, bool beams,
   for (const int32_t id : a.ids) ids.Add(int64_t{id});
   out.Set("finish_reason", Name(a.finish));
   out.Set("stop_reason", a.stop_string.has_value() ? Value(*a.stop_string)
-                         : a.stop_id.has_value() ? Value(int64_t{*a.stop_id})
-                                                 : Value());
+                         : a.stop_id.has_value()   ? Value(int64_t{*a.stop_id})
+                                                   : Value());
   if (beams) out.Set("score", a.score);
   if (!a.logprobs.empty()) {
     Value& list = out.Set("logprobs", Value::Array());
@@ -88,8 +88,7 @@ Value AnswersJson(const std::vector<PromptAnswers>& prompts,
     Value& answers = result.Set("answers", Value::Array());
     for (size_t j = 0; j < p.answers.size(); ++j) {
       const Answer& a = p.answers[j];
-      answers.Add(
-          AnswerJson(a, static_cast<int64_t>(j), p.beams, tokenizer));
+      answers.Add(AnswerJson(a, static_cast<int64_t>(j), p.beams, tokenizer));
       new_tokens += static_cast<int64_t>(a.ids.size());
       if (i == 0 && j == 0) first = a.first;
     }

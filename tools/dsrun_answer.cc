@@ -59,6 +59,12 @@ absl::StatusOr<Request> MakeRequest(Session& session,
   GenerationChoice typed = prompt.choice;
   typed.FillFrom(options.generation);
   DS_RETURN_IF_ERROR(SetLengths(session, typed, full, options, &request));
+  if (request.beams.width == 1 &&
+      (typed.length_penalty.has_value() || typed.early_stopping.has_value())) {
+    return absl::InvalidArgumentError(
+        "a length penalty and early stopping are of beam search; ask for "
+        "beams (--beams), or leave them out");
+  }
   const int64_t together = session.executor().limits().max_batch;
   if (request.beams.width > together) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -80,9 +86,9 @@ class Gatherer {
     if (form == AnswerForm::kIds && !choice.stop.has_value()) return out;
     DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
     for (int i = 0; i < request.n; ++i) {
-      auto text = AnswerText::Make(
-          tokenizer, request.prompt,
-          choice.stop.value_or(std::vector<std::string>()));
+      auto text =
+          AnswerText::Make(tokenizer, request.prompt,
+                           choice.stop.value_or(std::vector<std::string>()));
       DS_RETURN_IF_ERROR(text.status());
       out->texts_.push_back(*std::move(text));
     }

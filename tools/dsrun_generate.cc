@@ -95,9 +95,8 @@ absl::Status GenerateWork::PrintAnswers(Session& session,
     if (!options_.print_ids && session.has_tokenizer()) {
       DS_ASSIGN_OR_RETURN(tokenizer, session.tokenizer());
     }
-    const json::Value all =
-        AnswersJson(prompts, session.plan().fb().plan_set_id()->str(),
-                    tokenizer, total);
+    const json::Value all = AnswersJson(
+        prompts, session.plan().fb().plan_set_id()->str(), tokenizer, total);
     return Print(absl::StrCat(json::Write(all, 1), "\n"));
   }
   const bool one = prompts.size() == 1 && prompts[0].answers.size() == 1;
@@ -144,8 +143,8 @@ absl::Status GenerateWork::Run(Session& session) {
     DS_RETURN_IF_ERROR(answers[0][0].error);
     return EndLine(answers[0][0].text);
   }
-  const bool text = !options_.print_ids &&
-                    (!options_.json || session.has_tokenizer());
+  const bool text =
+      !options_.print_ids && (!options_.json || session.has_tokenizer());
   const absl::Time start = absl::Now();
   DS_ASSIGN_OR_RETURN(
       std::vector<std::vector<Answer>> answers,
@@ -158,14 +157,13 @@ absl::Status GenerateWork::Run(Session& session) {
     PromptAnswers& p = prompts.emplace_back();
     p.line = jobs_[i].line;
     p.prompt_tokens = static_cast<int64_t>(prepared[i].ids.size());
-    p.beams =
-        FullChoice(prepared[i].choice, options_, session.plan())
-            .beams.value_or(1) > 1;
+    p.beams = FullChoice(prepared[i].choice, options_, session.plan())
+                  .beams.value_or(1) > 1;
     p.answers = std::move(answers[i]);
     for (const Answer& a : p.answers) {
       if (failed.ok() && !a.error.ok()) {
-        failed = answers.size() == 1 ? a.error
-                                     : Annotate(a.error, "prompt ", i);
+        failed =
+            answers.size() == 1 ? a.error : Annotate(a.error, "prompt ", i);
       }
     }
   }

@@ -55,14 +55,41 @@ TEST(DsrunOptions, ReadsSamplingUnderItsOtherNames) {
 }
 
 TEST(DsrunOptions, ReadsTheRestOfAGeneration) {
-  const DsrunOptions o = Good(
-      {"plan", "--min-p", "0.1", "--typical", "0.7", "--repeat_penalty", "1.1",
-       "--frequency-penalty", "-0.5", "--presence-penalty", "0.25",
-       "--logit-bias", "5:1.5,6-2", "--logit-bias", "7:-inf", "--stop", "a,b",
-       "-r", "c d", "--stop-token-ids", "8,9", "--min-tokens", "2", "--n", "3",
-       "--json", "--top-logprobs", "4", "--ignore-generation-config",
-       "--prompts", "file.jsonl", "--max_out_tokens", "50", "--min-out-tokens",
-       "40"});
+  const DsrunOptions o = Good({"plan",
+                               "--min-p",
+                               "0.1",
+                               "--typical",
+                               "0.7",
+                               "--repeat_penalty",
+                               "1.1",
+                               "--frequency-penalty",
+                               "-0.5",
+                               "--presence-penalty",
+                               "0.25",
+                               "--logit-bias",
+                               "5:1.5,6-2",
+                               "--logit-bias",
+                               "7:-inf",
+                               "--stop",
+                               "a,b",
+                               "-r",
+                               "c d",
+                               "--stop-token-ids",
+                               "8,9",
+                               "--min-tokens",
+                               "2",
+                               "--n",
+                               "3",
+                               "--json",
+                               "--top-logprobs",
+                               "4",
+                               "--ignore-generation-config",
+                               "--prompts",
+                               "file.jsonl",
+                               "--max_out_tokens",
+                               "50",
+                               "--min-out-tokens",
+                               "40"});
   const GenerationChoice& g = o.generation;
   EXPECT_EQ(g.min_p, 0.1f);
   EXPECT_EQ(g.typical_p, 0.7f);
@@ -190,6 +217,10 @@ TEST(DsrunOptions, RefusesWithOneLineThatHelps) {
   refuses({"plan", "--chat", "--json"}, "--json");
   refuses({"plan", "--chat", "--answers", "2"}, "--answers");
   refuses({"plan", "--prompts", "x", "-p", "y"}, "--prompts");
+  refuses({"plan", "--feed", "x", "--fetch", "y", "--min-p", "0.1"},
+          "--min-p: --feed generates nothing");
+  refuses({"plan", "--perplexity", "x", "--stop", "y"},
+          "--stop: --perplexity generates nothing");
   refuses({"plan", "--device", "tpu"},
           "--device: found \"tpu\"; auto, cpu, cuda or cuda:N");
   refuses({"plan", "--device", "cuda:-1"}, "--device: found");

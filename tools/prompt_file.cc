@@ -20,9 +20,8 @@ constexpr int64_t kMostTextBytes = int64_t{1} << 30;
 absl::StatusOr<PromptJob> ParseObject(absl::string_view line) {
   DS_ASSIGN_OR_RETURN(const json::Value object, json::Parse(line));
   PromptJob job;
-  DS_ASSIGN_OR_RETURN(
-      job.choice,
-      ReadChoice(object, {"prompt", "prompt_ids", "prompt_token_ids"}));
+  DS_ASSIGN_OR_RETURN(job.choice, ReadChoice(object, {"prompt", "prompt_ids",
+                                                      "prompt_token_ids"}));
   int prompts = 0;
   for (const auto& [key, value] : object.members()) {
     if (key == "prompt" && value.is_string()) {
@@ -31,10 +30,10 @@ absl::StatusOr<PromptJob> ParseObject(absl::string_view line) {
     } else if (key == "prompt" || key == "prompt_ids" ||
                key == "prompt_token_ids") {
       if (!value.is_array()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "\"", key, "\": found ", json::KindName(value.kind()),
-            key == "prompt" ? "; a string or" : ";",
-            " an array of token ids is needed"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("\"", key, "\": found ", json::KindName(value.kind()),
+                         key == "prompt" ? "; a string or" : ";",
+                         " an array of token ids is needed"));
       }
       job.ids.emplace();
       ++prompts;

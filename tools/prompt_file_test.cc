@@ -41,7 +41,8 @@ TEST(PromptFile, RefusesWithFileAndLine) {
   refuses("{\"prompt\": \"a\", \"prompt_ids\": [1]}", "p", "2 prompts");
   refuses("{\"prompt\": 7}", "p",
           "p:1: \"prompt\": found an integer; a string or an array of token");
-  refuses("{\"prompt_ids\": [1, -2]}", "p", "\"prompt_ids\": -2 is no token id");
+  refuses("{\"prompt_ids\": [1, -2]}", "p",
+          "\"prompt_ids\": -2 is no token id");
   refuses("{\"prompt_ids\": \"a\"}", "p", "found a string; an array of token");
   refuses("{\"prompt\": \"a\", \"topk\": 1}", "p",
           "p:1: \"topk\" is no field of a request; did you mean \"top_k\"?");

@@ -150,15 +150,15 @@ __device__ int DrawCut(const float* logits, int vocab, int top_k, float top_p,
   }
   __syncthreads();
 
-  // So many bins hold what is wanted: for certain with top_k; else by an
-  // estimate with a margin, and where that is too low all are taken.
-  SampleHit bin;
+  // So many bins hold what is wanted: for certain with top_k; by an estimate with
+  // a margin with top_p, and where that is too low all are taken.
+  SampleHit bin = {-1, 0};
   if (top_k > 0) {
     bin = FirstReaching<false>(
         kSampleBins, 0.0,
         [&](int b) { return static_cast<double>(s->bins[b]); }, top_k,
         &s->scan);
-  } else {
+  } else if (top_p < 1.0f) {
     bin = FirstReaching<false>(
         kSampleBins, 0.0,
         [&](int b) {
@@ -166,7 +166,7 @@ __device__ int DrawCut(const float* logits, int vocab, int top_k, float top_p,
         },
         1.002 * top_p * total, &s->scan);
   }
-  // All of top_k count for the share, those of min_p alone else.
+  // What min_p leaves out counts for no share but top_k's.
   const int most = top_k > 0 ? kSampleBins : BinsOfMinP(min_p);
   int limit = min(most, bin.index < 0 ? kSampleBins : bin.index + 1);
 

@@ -244,6 +244,8 @@ def check_lengths_and_logprobs(g):
     g.refused(3, 'stop id 0 is 259', *ids, '--stop-ids', 259, '--ignore-eos')
     g.refused(3, 'logprobs is 260; 0 to 259 are allowed', *ids, '--json',
               '--logprobs', 260)
+    g.refused(3, 'a length penalty and early stopping are of beam search',
+              *ids, '--length-penalty', 2)
     g.refused(2, '--top-k excludes --beams', *ids[:3], '--beams', 2, '--top-k',
               3)
     path = jsonl('bad.jsonl', [{'prompt_ids': [5]},
