@@ -71,7 +71,9 @@ class ChatWork final : public Work {
   explicit ChatWork(const DsrunOptions& o) : options_(o) {}
 
   absl::StatusOr<RunLimits> Limits(const Plan& plan) override {
-    return RunLimits{.max_batch = 1};
+    // One answer, in beams where the plan says so.
+    return RunLimits{.max_batch =
+                         FullChoice({}, options_, plan).beams.value_or(1)};
   }
   absl::Status Run(Session& session) override;
 

@@ -291,6 +291,16 @@ def check_precedence(g):
     g.c.check(ids('still-plan', '--prompt-ids', '5,6,7', '-n', 9)
               == ids('one', '--prompt-ids', '5,6,7', '-n', 9),
               'a temperature without do_sample is greedy')
+    with_config('beams', num_beams=3, num_return_sequences=2)
+    text = g.ok('beams-plan', '-p', 'hi', '--beams', 3, '-n', 6, '--answers', 1)
+    best = g.json('beams-plan', '-p', 'hi', '-n', 6)['results'][0]['answers']
+    g.c.check(len(best) == 2 and best[0]['text'] in text
+              and best[0]['score'] >= best[1]['score'], 'beams of the file',
+              (text, best))
+    g.c.check('score' not in g.answers('beams-plan', '-p', 'hi', '-n', 6,
+                                       '--temp', 1)[0],
+              'sampling goes before the beams of the file')
+    g.ok('beams-plan', '--chat', '-p', 'hi', '-n', 6)
     noted = with_config('odd', no_repeat_ngram_size=3, top_p=0, top_k=2.5,
                         bad_words_ids=[[4]], num_beams=3, do_sample=True)
     for part in ('no_repeat_ngram_size: 3 is not supported; left out',
