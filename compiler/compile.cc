@@ -22,6 +22,7 @@
 #include "compiler/plan_lock.h"
 #include "compiler/random_weights.h"
 #include "compiler/target.h"
+#include "compiler/tokenizer_source.h"
 #include "ir/printer.h"
 #include "runtime/text/tokenizer_tables.h"
 #include "schema/base/file.h"
@@ -104,27 +105,6 @@ absl::StatusOr<StepCeilings> ChooseCeilings(
         c.max_step_tokens, c.max_batch, c.max_batch));
   }
   return c;
-}
-
-absl::StatusOr<TokenizerTables> ReadTokenizer(const Checkpoint& checkpoint) {
-  if (!checkpoint.tokenizer_json_path().empty()) {
-    const std::string& path = checkpoint.tokenizer_json_path();
-    DS_ASSIGN_OR_RETURN(const std::string text,
-                        ReadFile(path, limits::kJsonFileBytes));
-    absl::StatusOr<TokenizerTables> tables =
-        ReadTokenizerJson(text, checkpoint.tokenizer_config());
-    if (!tables.ok()) return Annotate(tables.status(), path);
-    return tables;
-  }
-  if (checkpoint.gguf_metadata().Find("tokenizer.ggml.model") != nullptr) {
-    absl::StatusOr<TokenizerTables> tables =
-        ReadTokenizerGguf(checkpoint.gguf_metadata());
-    if (!tables.ok()) {
-      return Annotate(tables.status(), checkpoint.files()[0].path);
-    }
-    return tables;
-  }
-  return TokenizerTables{};
 }
 
 // What reshard, verify and export start from.
@@ -248,7 +228,8 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   contents.max_positions = model.max_positions;
   contents.ceilings = ceilings;
   DS_ASSIGN_OR_RETURN(const TokenizerTables tokenizer,
-                      ReadTokenizer(*checkpoint));
+                      ReadTokenizer(*checkpoint, o.tiktoken_pattern,
+                                    model.vocab_size));
   for (const std::string& note : tokenizer.notes) log(note);
   contents.tokenizer = tokenizer.bytes;
   contents.chat_template = checkpoint->chat_template();

@@ -38,6 +38,7 @@ struct CompileOptions {
   bool ignore_index = false;
   bool assume_tied = false;
   bool trust_lm_head = false;
+  std::string tiktoken_pattern;  // empty: by the names of the files
 
   std::string dump_ir, dump_filter, stop_after;
   std::vector<std::string> start_from;

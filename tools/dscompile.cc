@@ -55,6 +55,10 @@ void AddSourceFlags(CLI::App& app, CompileOptions& o) {
   app.add_flag("--trust-lm-head", o.trust_lm_head,
                "A head that differs from the embedding counts, although the "
                "config ties them");
+  app.add_option("--tiktoken-pattern", o.tiktoken_pattern,
+                 "How a tokenizer of ranks cuts its text, where its name does "
+                 "not say it: gpt2, cl100k_base, o200k_base, llama3, qwen")
+      ->type_name("NAME");
 }
 
 void AddPlanFlags(CLI::App& app, CompileOptions& o) {

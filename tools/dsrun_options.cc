@@ -279,12 +279,17 @@ absl::StatusOr<bool> ParseTokenize(std::vector<std::string> arguments,
                                    DsrunOptions& o) {
   CLI::App app("Encodes and decodes a list of texts.", "dsrun tokenize");
   bool json = true;
-  app.add_option("PLAN", o.plan, "Plan folder, or a tokenizer.json")
+  app.add_option("PLAN", o.plan,
+                 "Plan folder; or a tokenizer.json, tokenizer.model or "
+                 "*.tiktoken, or a folder that holds one")
       ->required();
   app.add_option("--in", o.texts, "JSON file: a list of strings")->required();
   app.add_flag("--json", json,
                "Print a JSON list of {ids, ids_no_special, decoded, "
                "decoded_keep} (the one format there is)");
+  app.add_option("--tiktoken-pattern", o.tiktoken_pattern,
+                 "For a file of ranks whose name does not say it: gpt2, "
+                 "cl100k_base, o200k_base, llama3, qwen");
   return ParseApp(app, std::move(arguments));
 }
 

@@ -48,6 +48,7 @@ struct DsrunOptions {
 
   // tokenize
   std::string texts;
+  std::string tiktoken_pattern;  // empty: by the names of the files
 
   RunLimits limits;  // 0: not given
   int threads = 0;   // 0: cores / local ranks

@@ -1,4 +1,5 @@
 // dsrun tokenize: what a tokenizer makes of a list of texts.
+#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/plan.h"
 #include "runtime/text/tokenizer.h"
-#include "runtime/text/tokenizer_tables.h"
+#include "runtime/text/tokenizer_files.h"
 #include "schema/base/file.h"
 #include "schema/base/json.h"
 #include "schema/base/limits.h"
@@ -18,35 +19,28 @@
 namespace deepslice {
 namespace {
 
-// The serialised tables of a plan's tokenizer, or of a tokenizer.json with the
-// tokenizer_config.json beside it, if there is one.
-absl::StatusOr<std::string> ReadTables(const std::string& source) {
-  if (DirectoryExists(source)) {
+// The serialised tables of a plan's tokenizer, or of a tokenizer's own files.
+absl::StatusOr<std::string> ReadTables(const DsrunOptions& options) {
+  const std::string& source = options.plan;
+  if (DirectoryExists(source) && FindTokenizerFile(source).empty()) {
     DS_ASSIGN_OR_RETURN(const Plan plan,
                         Plan::Load(source, 0, {.check_weights = false}));
     const auto* bytes = plan.fb().tokenizer();
     if (bytes == nullptr || bytes->size() == 0) {
       return absl::FailedPreconditionError(
-          absl::StrCat(source, ": the plan holds no tokenizer"));
+          absl::StrCat(source,
+                       ": the plan holds no tokenizer; compile it from "
+                       "a checkpoint that has one"));
     }
     return std::string(bytes->begin(), bytes->end());
   }
-  DS_ASSIGN_OR_RETURN(const std::string text,
-                      ReadFile(source, limits::kJsonFileBytes));
-  json::Value config;
-  const std::string config_path =
-      JoinPath(Dirname(source), "tokenizer_config.json");
-  if (FileExists(config_path)) {
-    DS_ASSIGN_OR_RETURN(const std::string config_text,
-                        ReadFile(config_path, limits::kJsonFileBytes));
-    auto parsed = json::Parse(config_text);
-    DS_RETURN_IF_ERROR(Annotate(parsed.status(), config_path));
-    config = *std::move(parsed);
+  DS_ASSIGN_OR_RETURN(
+      TokenizerTables tables,
+      ReadTokenizerFiles(source, {.pattern = options.tiktoken_pattern}));
+  for (const std::string& note : tables.notes) {
+    std::cerr << "note: " << note << "\n";
   }
-  auto tables = ReadTokenizerJson(text, config);
-  // Its errors begin with the file's name.
-  DS_RETURN_IF_ERROR(Annotate(tables.status(), Dirname(source)));
-  return std::move(tables->bytes);
+  return std::move(tables.bytes);
 }
 
 json::Value Ids(const std::vector<int32_t>& ids) {
@@ -67,7 +61,7 @@ absl::Status Tokenize(const DsrunOptions& options) {
         absl::StrCat(options.texts, ": holds ", json::KindName(texts->kind()),
                      "; a list of strings is needed"));
   }
-  DS_ASSIGN_OR_RETURN(const std::string tables, ReadTables(options.plan));
+  DS_ASSIGN_OR_RETURN(const std::string tables, ReadTables(options));
   DS_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(tables));
 
   json::Value out = json::Value::Array();

@@ -102,6 +102,7 @@ class Checkpoint {
   virtual const json::Value& tokenizer_config() const = 0;
   // Where a tokenizer can be read from; see text/tokenizer_reader.h. Exactly
   // one is set, or neither (a checkpoint without a tokenizer).
+  // The path is of one of kTokenizerFileNames.
   virtual const std::string& tokenizer_json_path() const = 0;
   virtual const json::Value& gguf_metadata() const = 0;  // null, or key: value
   // Jinja text; empty when absent.

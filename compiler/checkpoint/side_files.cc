@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/checkpoint/file_kind.h"
 #include "compiler/checkpoint/untrusted_text.h"
+#include "runtime/text/tokenizer_files.h"
 #include "schema/base/file.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
@@ -102,11 +103,13 @@ absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
                       ReadObject(JoinPath(folder, "generation_config.json")));
   DS_ASSIGN_OR_RETURN(parts->tokenizer_config,
                       ReadObject(JoinPath(folder, "tokenizer_config.json")));
-  const std::string tokenizer = JoinPath(folder, "tokenizer.json");
-  if (FileExists(tokenizer)) {
+  for (const char* name : kTokenizerFileNames) {
+    const std::string tokenizer = JoinPath(folder, name);
+    if (!FileExists(tokenizer)) continue;
     DS_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(tokenizer));
     DS_RETURN_IF_ERROR(RefuseLfsPointer(mapped.bytes(), tokenizer));
     parts->tokenizer_json_path = tokenizer;
+    break;
   }
   return ReadChatTemplate(folder, parts);
 }

@@ -106,8 +106,11 @@ void AddedTokenMatcher::Split(
                                    StartsWithWord(text.substr(end)))) {
         continue;
       }
-      if (e->token.lstrip) begin = WhiteSpaceBefore(text, begin, done);
       if (e->token.rstrip) end = WhiteSpaceAfter(text, end);
+      if (e->token.lstrip) {
+        begin = std::max(WhiteSpaceBefore(text, begin, done), done);
+        if (begin >= end) continue;  // the last one took all of it
+      }
       if (begin > done) out->push_back({-1, done, begin});
       out->push_back({e->token.id, begin, end});
       // A token that starts inside white space that the last one took is still

@@ -51,6 +51,7 @@ Bpe::Bpe(const TokenizerSpec& spec, const TokenIndex& index, bool raw_bytes)
   for (size_t i = 0; i < spec.merges.size(); ++i) {
     const BpeMerge& m = spec.merges[i];
     if (i > 0 && !m.same_rank) ++rank;
+    if (!token_model::Makes(spec, m.merged)) continue;
     Insert(m, rank);
     unused_ |= (spec.token_bits[m.merged] & kTokenUnused) != 0;
   }
@@ -338,9 +339,8 @@ absl::Status Bpe::Encode(absl::string_view word, Scratch* s,
       AppendByteLevel(word, &s->mapped);
       text = s->mapped;
     }
-    // Not a special token: those come from the matcher of added tokens alone.
     const int32_t id = token_model::Find(spec_, index_, text);
-    if (id >= 0 && !(spec_.token_bits[id] & kTokenSpecial)) {
+    if (id >= 0) {
       out->push_back(id);
       return absl::OkStatus();
     }

@@ -12,21 +12,19 @@ namespace deepslice {
 
 JsonAt JsonAt::Member(absl::string_view key) const {
   return {value ? value->Find(key) : nullptr,
-          path.empty() ? std::string(key) : absl::StrCat(path, ".", key)};
+          path.empty() ? std::string(key) : absl::StrCat(path, ".", key), file};
 }
 
 JsonAt JsonAt::Item(size_t index) const {
-  return {&value->items()[index], absl::StrCat(path, "[", index, "]")};
+  return {&value->items()[index], absl::StrCat(path, "[", index, "]"), file};
 }
 
 absl::Status JsonAt::Invalid(absl::string_view what) const {
-  return absl::InvalidArgumentError(
-      absl::StrCat("tokenizer.json: ", path, ": ", what));
+  return absl::InvalidArgumentError(absl::StrCat(file, ": ", path, ": ", what));
 }
 
 absl::Status JsonAt::NotSupported(absl::string_view what) const {
-  return absl::UnimplementedError(
-      absl::StrCat("tokenizer.json: ", path, ": ", what));
+  return absl::UnimplementedError(absl::StrCat(file, ": ", path, ": ", what));
 }
 
 absl::Status JsonAt::Expect(json::Kind kind) const {

@@ -18,6 +18,7 @@ namespace deepslice {
 struct JsonAt {
   const json::Value* value;
   std::string path;
+  absl::string_view file = "tokenizer.json";
 
   bool is_null() const { return value == nullptr || value->is_null(); }
   // The member, with value nullptr when it is absent.

@@ -232,9 +232,12 @@ bool Normalizer::SentencePiece(const Step& step, Text* text) const {
     pos += size;
   }
   if (pos == in.size()) return !in.empty();
-  const bool dummy =
-      s.Has(NormalizerStep::kSpmDummyPrefix) &&
-      (text->at_start || !s.Has(NormalizerStep::kSpmPrefixFirstOnly));
+  bool dummy = s.Has(NormalizerStep::kSpmDummyPrefix);
+  if (s.Has(NormalizerStep::kSpmPrefixFirstOnly)) {
+    // As the published class: at the very start, unless a space stands there.
+    dummy = dummy && text->at_start && in[pos] != ' ' &&
+            !absl::StartsWith(in.substr(pos), kSpaceSymbol);
+  }
   const bool suffix = s.Has(NormalizerStep::kSpmSuffix);
   if (dummy && !suffix) out->append(space.data(), space.size());
   bool after_space = remove_extra;

@@ -69,21 +69,24 @@ std::string NewMembers(absl::string_view category) {
 }
 
 // Oniguruma's word characters, between [ and ]: with marks, which PCRE2 10.42
-// leaves out, alphabetic symbols and, below U+0100, superscripts.
-const std::string& WordClass() {
-  static const std::string* text = [] {
-    auto* out = new std::string("\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}");
-    for (absl::string_view c : {"L", "M", "Nd", "Nl", "Pc"}) {
-      *out += NewMembers(c);
-    }
-    for (size_t i = 0; i < tables::kOtherWordsCount; ++i) {
-      absl::StrAppendFormat(out, "\\x{%x}-\\x{%x}",
-                            tables::kOtherWords[i].first,
-                            tables::kOtherWords[i].last);
-    }
-    return out;
-  }();
-  return *text;
+// leaves out, alphabetic symbols and, outside of classes, the superscripts and
+// fractions below U+0100.
+std::string MakeWordClass(bool in_class) {
+  std::string out = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}";
+  for (absl::string_view c : {"L", "M", "Nd", "Nl", "Pc"}) {
+    out += NewMembers(c);
+  }
+  for (size_t i = 0; i < tables::kOtherWordsCount; ++i) {
+    const CodePointRange& r = tables::kOtherWords[i];
+    if (in_class && r.last < 0x100) continue;
+    absl::StrAppendFormat(&out, "\\x{%x}-\\x{%x}", r.first, r.last);
+  }
+  return out;
+}
+const std::string& WordClass(bool in_class) {
+  static const auto* inside = new std::string(MakeWordClass(true));
+  static const auto* outside = new std::string(MakeWordClass(false));
+  return in_class ? *inside : *outside;
 }
 
 bool IsCategory(absl::string_view name) {
@@ -263,12 +266,12 @@ class Translator {
         pos_ += 2;
         return absl::OkStatus();
       case 'w':
-        absl::StrAppend(&out_, open, WordClass(), close);
+        absl::StrAppend(&out_, open, WordClass(in_class), close);
         pos_ += 2;
         return absl::OkStatus();
       case 'W':
         if (in_class) return Refuse(at, "\"\\W\" in a class");
-        absl::StrAppend(&out_, "[^", WordClass(), "]");
+        absl::StrAppend(&out_, "[^", WordClass(false), "]");
         pos_ += 2;
         return absl::OkStatus();
       case 'v':  // the one character, not PCRE2's class

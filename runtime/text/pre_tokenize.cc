@@ -77,6 +77,8 @@ void CutWords(absl::string_view text, uint32_t base, WordCut cut,
   end_at(text.size());
 }
 
+// Characters of any script in front of the first other one are dropped, as the
+// published pre-tokenizer does.
 void CutScripts(absl::string_view text, uint32_t base,
                 std::vector<Piece>* out) {
   size_t begin = 0;
@@ -84,18 +86,20 @@ void CutScripts(absl::string_view text, uint32_t base,
   for (size_t pos = 0; pos < text.size();) {
     const CodePoint c = DecodeUtf8(text, pos);
     const uint8_t script = ScriptOf(c.value);
-    if (script != 0) {
-      if (last != 0 && script != last && pos > begin) {
+    if (script != 0 && script != last) {
+      if (last != 0) {
         out->push_back({base + static_cast<uint32_t>(begin),
                         base + static_cast<uint32_t>(pos)});
-        begin = pos;
       }
+      begin = pos;
       last = script;
     }
     pos += c.size;
   }
-  out->push_back({base + static_cast<uint32_t>(begin),
-                  base + static_cast<uint32_t>(text.size())});
+  if (last != 0) {
+    out->push_back({base + static_cast<uint32_t>(begin),
+                    base + static_cast<uint32_t>(text.size())});
+  }
 }
 
 void CutLengths(absl::string_view text, uint32_t base, uint32_t length,

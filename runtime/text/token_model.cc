@@ -34,7 +34,7 @@ int32_t Find(const TokenizerSpec& spec, const TokenIndex& index,
              absl::string_view text) {
   const auto it = index.find(text);
   if (it == index.end()) return -1;
-  return spec.token_bits[it->second] & kTokenInModel ? it->second : -1;
+  return Makes(spec, it->second) ? it->second : -1;
 }
 
 std::vector<int32_t> ByteTokens(const TokenizerSpec& spec,

@@ -60,7 +60,14 @@ namespace token_model {
 
 inline constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
 
-// The id of a token that the model may produce, or -1.
+// Whether the model may make this token out of a text. Special tokens come
+// from the matcher of added tokens alone: no text spells one by way of the
+// vocabulary.
+inline bool Makes(const TokenizerSpec& spec, int32_t id) {
+  return (spec.token_bits[id] & (kTokenInModel | kTokenSpecial)) ==
+         kTokenInModel;
+}
+// The id of a token that the model may make, or -1.
 int32_t Find(const TokenizerSpec& spec, const TokenIndex& index,
              absl::string_view text);
 // Of "<0x00>" to "<0xFF>"; -1 where the vocabulary lacks one.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/text/added_tokens.h"
 #include "runtime/text/decoder_chain.h"
@@ -68,6 +69,7 @@ class TableTokenizer final : public Tokenizer {
   int32_t vocab_size() const override { return spec_.vocab_size(); }
   int32_t bos_id() const override { return spec_.bos_id; }
   int32_t eos_id() const override { return spec_.eos_id; }
+  int32_t unk_id() const override { return spec_.unk_id; }
   bool IsSpecial(int32_t id) const override {
     return InVocabulary(id) && (spec_.token_bits[id] & kTokenSpecial);
   }
@@ -97,6 +99,14 @@ class TableTokenizer final : public Tokenizer {
     const std::vector<ByteRange>& plain;
   };
 
+  // An added token that the normaliser changes decodes to what it became, and
+  // counts as special only when that is the text of a special token: as the
+  // published tokenizers have it.
+  struct Renamed {
+    std::string text;
+    bool special;
+  };
+
   explicit TableTokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
   absl::Status Build();
 
@@ -121,6 +131,7 @@ class TableTokenizer final : public Tokenizer {
   TokenIndex index_;
   std::unique_ptr<const TokenModel> model_;
   DecoderChain decoders_;
+  absl::flat_hash_map<int32_t, Renamed> renamed_;
   AddedTokenMatcher raw_tokens_;         // matched in the text as it came
   AddedTokenMatcher normalized_tokens_;  // matched after the normaliser
   mutable std::mutex mutex_;
@@ -155,7 +166,15 @@ absl::Status TableTokenizer::Build() {
     normalized.view = text;
     normalized.at_start = true;
     DS_RETURN_IF_ERROR(normalizer_.Run(&normalized));
-    normalized_tokens_.Add(token, std::string(normalized.view));
+    text = std::string(normalized.view);
+    if (text != spec_.token(token.id)) {
+      renamed_.emplace(token.id, Renamed{text, false});
+    }
+    normalized_tokens_.Add(token, std::move(text));
+  }
+  for (auto& [id, renamed] : renamed_) {
+    const auto it = index_.find(renamed.text);
+    renamed.special = it != index_.end() && IsSpecial(it->second);
   }
   raw_tokens_.Build();
   normalized_tokens_.Build();
@@ -343,10 +362,14 @@ class TableDecoding final : public Tokenizer::Decoding {
                        spec.vocab_size(), " tokens"));
     }
     const uint8_t bits = spec.token_bits[id];
-    if (bits == 0 || (skip_special_ && (bits & kTokenSpecial))) {
-      return absl::OkStatus();
+    DecodedToken token{spec.token(id), bits, id == spec.unk_id};
+    bool special = (bits & kTokenSpecial) != 0;
+    const auto renamed = tokenizer_.renamed_.find(id);
+    if (renamed != tokenizer_.renamed_.end()) {
+      token.text = renamed->second.text;
+      special = renamed->second.special;
     }
-    const DecodedToken token{spec.token(id), bits, id == spec.unk_id};
+    if (bits == 0 || (skip_special_ && special)) return absl::OkStatus();
     DS_RETURN_IF_ERROR(chain_->Push(std::string(token.text), &token));
     Write(out);
     return absl::OkStatus();

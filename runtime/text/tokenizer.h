@@ -66,6 +66,9 @@ class Tokenizer {
   // -1 when the tokenizer names none.
   virtual int32_t bos_id() const = 0;
   virtual int32_t eos_id() const = 0;
+  // What stands for text that the vocabulary lacks, or -1. It may be special,
+  // although any text can give it.
+  virtual int32_t unk_id() const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
   // The id of exactly this token (special or not), or -1.
   virtual int32_t TokenToId(absl::string_view token) const = 0;

@@ -36,6 +36,7 @@ class TokenizerBuilder {
 
   // -1 when there is none.
   int32_t Find(absl::string_view text) const;
+  bool IsAdded(int32_t id) const { return (bits_[id] & kTokenAdded) != 0; }
   int32_t vocab_size() const { return static_cast<int32_t>(texts_.size()); }
 
   // Ids of the vocabulary that no token has.

@@ -93,7 +93,9 @@ absl::StatusOr<TokenizerTables> ReadTokenizerJson(
     spec.decoders = {{DecoderKind::kFuse}};  // an empty Sequence joins
   }
   DS_RETURN_IF_ERROR(
-      ApplyTokenizerConfig(tokenizer_config, builder, &spec, &tables.notes));
+      NameSpecialTokens(tokenizer_config, builder, &spec, &tables.notes));
+  DS_RETURN_IF_ERROR(
+      PlaceSpecialTokens(tokenizer_config, &spec, &tables.notes));
   tables.bytes = SerializeTokenizer(spec);
   return tables;
 }

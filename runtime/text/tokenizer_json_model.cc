@@ -2,6 +2,7 @@
 #include "runtime/text/tokenizer_json_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -123,6 +124,37 @@ absl::Status ReadBpe(const JsonAt& model, TokenizerBuilder* builder,
   return ReadUnknown(model, *builder, spec);
 }
 
+// A score as the published library reads it: its JSON reader takes the digits
+// as an integer and divides by a power of ten, which rounds twice. Cuts of
+// equal probability are told apart by such a last bit.
+double ScoreAsPublished(double exact) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof(text), std::abs(exact),
+                                 std::chars_format::scientific);
+  uint64_t digits = 0;
+  int exponent = 0;
+  bool fraction = false;
+  for (const char* p = text; p < end.ptr; ++p) {
+    if (*p == 'e') {
+      int written = 0;
+      p += p[1] == '+' ? 2 : 1;
+      std::from_chars(p, end.ptr, written);
+      exponent += written;
+      break;
+    }
+    if (*p == '.') {
+      fraction = true;
+      continue;
+    }
+    digits = digits * 10 + static_cast<uint64_t>(*p - '0');
+    exponent -= fraction;
+  }
+  double value = static_cast<double>(digits);
+  if (exponent >= 0 || exponent < -300) return exact;
+  value /= std::pow(10.0, -exponent);
+  return exact < 0 ? -value : value;
+}
+
 absl::Status ReadUnigram(const JsonAt& model, TokenizerBuilder* builder,
                          TokenizerSpec* spec, std::vector<std::string>* notes) {
   DS_RETURN_IF_ERROR(
@@ -142,7 +174,7 @@ absl::Status ReadUnigram(const JsonAt& model, TokenizerBuilder* builder,
     DS_RETURN_IF_ERROR(Annotate(
         builder->AddModelToken(pair[0].as_string(), static_cast<int64_t>(i)),
         "tokenizer.json: ", vocab.path));
-    spec->scores.push_back(pair[1].as_double());
+    spec->scores.push_back(ScoreAsPublished(pair[1].as_double()));
   }
   if (spec->scores.empty()) return vocab.Invalid("is empty");
   const JsonAt unk = model.Member("unk_id");

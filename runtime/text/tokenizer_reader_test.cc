@@ -395,8 +395,8 @@ TEST(ReadTokenizerGguf, RefusesWhatItCantRead) {
     m.Set(absl::StrCat("tokenizer.ggml.", key), std::move(v));
     return LoadGguf(m);
   };
-  DS_EXPECT_ERROR(with("model", "llama"), kUnimplemented,
-                  "vocabulary kind \"llama\"");
+  DS_EXPECT_ERROR(with("model", "plamo2"), kUnimplemented,
+                  "vocabulary kind \"plamo2\" is not supported; supported are");
   DS_EXPECT_ERROR(with("pre", nullptr), kUnimplemented, "is not known");
   DS_EXPECT_ERROR(with("token_type", Json("[1]")), kInvalidArgument,
                   "token_type: has 1 entries; tokens has 260");

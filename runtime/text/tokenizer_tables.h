@@ -26,9 +26,24 @@ struct TokenizerTables {
 absl::StatusOr<TokenizerTables> ReadTokenizerJson(
     absl::string_view text, const json::Value& tokenizer_config);
 
+// Reads a sentencepiece model. Where `tokenizer_config` names a class or
+// `model_type` of config.json stands for one, as that class of the published
+// library; else as sentencepiece itself, which adds no tokens and reads none in
+// a text. Unimplemented for a class that renumbers ids, words and characters.
+absl::StatusOr<TokenizerTables> ReadTokenizerSentencePiece(
+    absl::string_view bytes, const json::Value& tokenizer_config,
+    absl::string_view model_type);
+
+// Reads a file of ranks, one "base64 rank" a line, whose text is cut by the
+// pattern of `encoding`: gpt2, cl100k_base, llama3, ... Special tokens are
+// those of tokenizer_config's added_tokens_decoder, else the encoding's own.
+absl::StatusOr<TokenizerTables> ReadTokenizerRanks(
+    absl::string_view text, absl::string_view encoding,
+    const json::Value& tokenizer_config);
+
 // Reads GGUF's tokenizer.ggml.* keys from `metadata` (key -> value as an
-// object). Kinds: "gpt2" with the pre-tokenizers known by name; others are
-// Unimplemented by name.
+// object): vocabularies "llama", "gpt2" with the pre-tokenizers known by name,
+// "bert", "t5" and "rwkv"; others are Unimplemented by name.
 absl::StatusOr<TokenizerTables> ReadTokenizerGguf(const json::Value& metadata);
 
 }  // namespace deepslice

@@ -26,7 +26,7 @@ Unigram::Unigram(const TokenizerSpec& spec, const TokenIndex& index,
   for (int32_t id = 0; id < spec.vocab_size(); ++id) {
     const uint8_t bits = spec.token_bits[id];
     if (!(bits & kTokenInModel) || spec.token(id).empty()) continue;
-    keys.emplace_back(spec.token(id), id);
+    if (token_model::Makes(spec, id)) keys.emplace_back(spec.token(id), id);
     if (spec.sentencepiece && (bits & (kTokenUserDefined | kTokenUnused))) {
       continue;
     }

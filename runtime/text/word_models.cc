@@ -32,7 +32,7 @@ WordPiece::WordPiece(const TokenizerSpec& spec, bool raw_bytes)
   Keys first, continuing;
   for (int32_t id = 0; id < spec.vocab_size(); ++id) {
     const absl::string_view text = spec.token(id);
-    if (!(spec.token_bits[id] & kTokenInModel) || text.empty()) continue;
+    if (!token_model::Makes(spec, id) || text.empty()) continue;
     first.emplace_back(text, id);
     if (absl::StartsWith(text, spec.continuing_prefix) &&
         text.size() > spec.continuing_prefix.size()) {
@@ -78,7 +78,7 @@ LongestToken::LongestToken(const TokenizerSpec& spec, bool raw_bytes)
     : spec_(spec), raw_bytes_(raw_bytes) {
   Keys keys;
   for (int32_t id = 0; id < spec.vocab_size(); ++id) {
-    if ((spec.token_bits[id] & kTokenInModel) && !spec.token(id).empty()) {
+    if (token_model::Makes(spec, id) && !spec.token(id).empty()) {
       keys.emplace_back(spec.token(id), id);
     }
   }

@@ -1,0 +1,68 @@
+// GGUF's "llama" and "t5" vocabularies: sentencepiece's pieces and scores.
+#include "absl/strings/str_cat.h"
+#include "runtime/text/gguf_vocabulary.h"
+#include "runtime/text/sentencepiece_spec.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+
+absl::Status ReadGgufPieces(const GgufVocabulary& v, bool unigram,
+                            TokenizerSpec* spec) {
+  if (!v.has_types() || !v.has_scores()) {
+    return GgufVocabulary::Invalid(
+        v.has_types() ? "scores" : "token_type",
+        "is missing; this kind of vocabulary needs one for each token: "
+        "convert the model again");
+  }
+  SentencePieceModel model;
+  model.kind =
+      unigram ? SentencePieceModel::kUnigram : SentencePieceModel::kBpe;
+  DS_ASSIGN_OR_RETURN(model.unk_id,
+                      v.TokenId("unknown_token_id", unigram ? 2 : 0));
+  DS_ASSIGN_OR_RETURN(model.add_dummy_prefix, v.Flag("add_space_prefix", true));
+  DS_ASSIGN_OR_RETURN(model.remove_extra_whitespaces,
+                      v.Flag("remove_extra_whitespaces", unigram));
+  DS_ASSIGN_OR_RETURN(model.escape_whitespaces,
+                      v.Flag("escape_whitespaces", true));
+  DS_ASSIGN_OR_RETURN(model.whitespace_as_suffix,
+                      v.Flag("treat_whitespace_as_suffix", false));
+  DS_ASSIGN_OR_RETURN(model.charsmap, v.Charsmap());
+  for (const GgufVocabulary::Token& t : v.tokens()) {
+    model.pieces.push_back({std::string(t.text), static_cast<float>(t.score),
+                            static_cast<PieceType>(t.type)});
+    model.byte_fallback |= t.type == GgufTokenType::kByte;
+  }
+  TokenizerBuilder builder;
+  // Tokens that a user defined stand for themselves before the pieces see the
+  // text, as control tokens do.
+  SentencePieceModel pieces = model;
+  for (auto& p : pieces.pieces) {
+    if (p.type == PieceType::kUserDefined && !unigram) {
+      p.type = PieceType::kControl;
+    }
+  }
+  DS_RETURN_IF_ERROR(
+      Annotate(AddPieces(pieces, ControlTokens::kToken, &builder),
+               GgufVocabulary::Key("tokens")));
+  for (size_t i = 0; i < v.tokens().size(); ++i) {
+    const GgufVocabulary::Token& t = v.tokens()[i];
+    AddedToken added;
+    added.special =
+        t.type == GgufTokenType::kControl || t.type == GgufTokenType::kUnknown;
+    if (!added.special && (unigram || t.type != GgufTokenType::kUserDefined)) {
+      continue;
+    }
+    DS_RETURN_IF_ERROR(
+        Annotate(builder.AddAddedToken(t.text, static_cast<int64_t>(i), added),
+                 GgufVocabulary::Key("tokens")));
+  }
+  builder.Finish(spec);
+  DS_RETURN_IF_ERROR(
+      Annotate(FillSentencePieceSpec(pieces, ControlTokens::kToken, spec),
+               GgufVocabulary::Key("model")));
+  spec->bos_id = unigram ? -1 : 1;
+  spec->eos_id = unigram ? 1 : 2;
+  return v.PlaceBosAndEos(!unigram, unigram, spec);
+}
+
+}  // namespace deepslice
