@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/chat_settings.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/dtype_option.h"
 #include "compiler/generation_settings.h"
@@ -232,7 +233,7 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
                                     model.vocab_size));
   for (const std::string& note : tokenizer.notes) log(note);
   contents.tokenizer = tokenizer.bytes;
-  contents.chat_template = checkpoint->chat_template();
+  contents.chat = MakeChatSettings(*checkpoint, tokenizer.bytes, log);
   DS_ASSIGN_OR_RETURN(contents.generation,
                       MakeGenerationSettings(*checkpoint, tokenizer.bytes,
                                              model.vocab_size, o.log));

@@ -263,7 +263,18 @@ std::string BuildPlanBuffer(const RankPlan& rank,
     return b.CreateVector(reinterpret_cast<const uint8_t*>(s.data()), s.size());
   };
   const auto tokenizer = bytes_of(contents.tokenizer);
-  const auto chat_template = b.CreateString(contents.chat_template);
+  const auto chat_template = b.CreateString(contents.chat.templates.text);
+  const auto named_texts = [&](const auto& list) {
+    std::vector<Offset<fb::NamedText>> out;
+    for (const auto& [name, text] : list) {
+      const auto name_text = b.CreateString(name);
+      out.push_back(
+          fb::CreateNamedText(b, name_text, b.CreateString(text)));
+    }
+    return b.CreateVector(out);
+  };
+  const auto named_templates = named_texts(contents.chat.templates.named);
+  const auto template_tokens = named_texts(contents.chat.tokens);
   const auto published_vector = b.CreateVector(published);
   const auto source = bytes_of(contents.source);
 
@@ -287,6 +298,8 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   plan.add_generation(generation);
   plan.add_published(published_vector);
   plan.add_source(source);
+  plan.add_named_templates(named_templates);
+  plan.add_template_tokens(template_tokens);
   fb::FinishPlanBuffer(b, plan.Finish());
   return std::string(reinterpret_cast<const char*>(b.GetBufferPointer()),
                      b.GetSize());

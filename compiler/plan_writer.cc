@@ -164,12 +164,22 @@ json::Value ReportJson(const std::vector<RankWork>& ranks,
 std::string PlanSetId(const json::Value& sources, const json::Value& options,
                       const PlanContents& contents) {
   Sha256 sha;
-  for (const std::string& text :
-       {json::Write(sources), json::Write(options), contents.source,
-        contents.tokenizer, contents.chat_template}) {
+  const auto add = [&](absl::string_view text) {
     const uint64_t size = text.size();
     sha.Update(&size, sizeof(size));
     sha.Update(text.data(), text.size());
+  };
+  for (const std::string& text :
+       {json::Write(sources), json::Write(options), contents.source,
+        contents.tokenizer, contents.chat.templates.text}) {
+    add(text);
+  }
+  for (const auto* list :
+       {&contents.chat.templates.named, &contents.chat.tokens}) {
+    for (const auto& [name, text] : *list) {
+      add(name);
+      add(text);
+    }
   }
   if (contents.gpu != nullptr) {
     sha.Update(contents.gpu->nvrtc.data(), contents.gpu->nvrtc.size());

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,12 @@ struct GenerationSettings {
   std::vector<int32_t> suppress_tokens;
 };
 
+struct ChatSettings {
+  ChatTemplates templates;
+  // bos_token, ...: what templates see; those a model lacks are not here.
+  std::vector<std::pair<std::string, std::string>> tokens;
+};
+
 struct GpuPlans;  // compiler/gpu/gpu_plan.h
 
 // What a plan says besides its graphs.
@@ -47,7 +54,7 @@ struct PlanContents {
   bool cpu = true;                // has a program for the CPU
   const GpuPlans* gpu = nullptr;  // compiled; nullptr: no GPU targets
   std::string tokenizer;      // TokenizerTables::bytes; empty: none
-  std::string chat_template;  // empty: none
+  ChatSettings chat;
   GenerationSettings generation;
   std::string source;    // opaque to the runtime; see compile.cc
   json::Value options;   // effective compile options, for provenance

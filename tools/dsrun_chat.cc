@@ -110,8 +110,15 @@ absl::Status ChatWork::Run(Session& session) {
   DS_RETURN_IF_ERROR(
       Annotate(parsed.status(), session.folder(), ": chat template"));
   template_ = *std::move(parsed);
-  render_.bos_token = TokenText(*tokenizer, tokenizer->bos_id());
-  render_.eos_token = TokenText(*tokenizer, tokenizer->eos_id());
+  if (plan.template_tokens() != nullptr) {
+    for (const fb::NamedText* t : *plan.template_tokens()) {
+      render_.tokens.emplace_back(t->name()->str(), t->text()->str());
+    }
+  } else {
+    render_.tokens = {
+        {"bos_token", TokenText(*tokenizer, tokenizer->bos_id())},
+        {"eos_token", TokenText(*tokenizer, tokenizer->eos_id())}};
+  }
   Reset();
   if (!options_.prompt.has_value()) return Converse(session);
   messages_.push_back({"user", *options_.prompt});

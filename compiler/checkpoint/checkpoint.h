@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -81,6 +82,13 @@ struct SourceFile {
   uint64_t size = 0;
 };
 
+// Jinja texts, each at most limits::kTemplateBytes.
+struct ChatTemplates {
+  std::string text;  // the default; empty when absent
+  // The others ("tool_use", "rag") by name, sorted.
+  std::vector<std::pair<std::string, std::string>> named;
+};
+
 // Reads are const and thread-safe; the files stay mapped while it lives.
 class Checkpoint {
  public:
@@ -105,8 +113,9 @@ class Checkpoint {
   // The path is of one of kTokenizerFileNames.
   virtual const std::string& tokenizer_json_path() const = 0;
   virtual const json::Value& gguf_metadata() const = 0;  // null, or key: value
-  // Jinja text; empty when absent.
-  virtual const std::string& chat_template() const = 0;
+  virtual const ChatTemplates& chat_templates() const = 0;
+  // special_tokens_map.json: null when absent.
+  virtual const json::Value& special_tokens_map() const = 0;
   // Things a user should know ("model.safetensors is ignored: ..."), in order.
   virtual const std::vector<std::string>& notes() const = 0;
 

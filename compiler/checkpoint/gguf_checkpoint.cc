@@ -2,10 +2,10 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/checkpoint/chat_templates.h"
 #include "compiler/checkpoint/gguf_architecture.h"
 #include "compiler/checkpoint/gguf_config.h"
 #include "compiler/checkpoint/gguf_split.h"
-#include "compiler/checkpoint/side_files.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/status_macros.h"
 
@@ -100,12 +100,7 @@ absl::Status Fill(GgufFile file, CheckpointParts* parts) {
                       ArchitectureOf(file.metadata));
   DS_ASSIGN_OR_RETURN(GgufConfig config, MakeGgufConfig(*architecture, file));
   DS_RETURN_IF_ERROR(Translate(*architecture, config, &file.tensors));
-  const json::Value* text = file.metadata.Find("tokenizer.chat_template");
-  if (text != nullptr && text->is_string()) {
-    DS_RETURN_IF_ERROR(Annotate(CheckTemplateSize(text->as_string()),
-                                "tokenizer.chat_template"));
-    parts->chat_template = text->as_string();
-  }
+  DS_ASSIGN_OR_RETURN(parts->chat_templates, GgufChatTemplates(file.metadata));
   parts->tensors = std::move(file.tensors);
   parts->config = std::move(config.config);
   parts->gguf_metadata = std::move(file.metadata);

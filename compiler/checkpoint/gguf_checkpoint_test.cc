@@ -95,6 +95,7 @@ TEST(GgufCheckpoint, LlamaGetsPublishedNamesAndConfig) {
   b.F32("llama.rope.freq_base", 5000).U32("llama.rope.dimension_count", 10);
   b.U32("tokenizer.ggml.bos_token_id", 1).U32("tokenizer.ggml.eos_token_id", 2);
   b.Text("tokenizer.chat_template", "T");
+  b.Text("tokenizer.chat_template.tool_use", "U");
   DS_ASSERT_OK_AND_ASSIGN(const Opened c, Open(WithEmbedding(b)));
   EXPECT_EQ(json::Write(c->config()),
             R"({"architectures":["LlamaForCausalLM"],"model_type":"llama",)"
@@ -105,7 +106,10 @@ TEST(GgufCheckpoint, LlamaGetsPublishedNamesAndConfig) {
             R"("attention_bias":false,"mlp_bias":false,"vocab_size":131,)"
             R"("bos_token_id":1,"eos_token_id":2,)"
             R"("tie_word_embeddings":true,"torch_dtype":"float32"})");
-  EXPECT_EQ(c->chat_template(), "T");
+  EXPECT_EQ(c->chat_templates().text, "T");
+  ASSERT_EQ(c->chat_templates().named.size(), 1u);
+  EXPECT_EQ(c->chat_templates().named[0].first, "tool_use");
+  EXPECT_EQ(c->chat_templates().named[0].second, "U");
   EXPECT_TRUE(c->notes().empty());
   EXPECT_EQ(c->gguf_metadata().Find("llama.block_count")->as_int(), 1);
   EXPECT_EQ(AllRows(*c.checkpoint, "model.embed_tokens.weight"),

@@ -1,5 +1,7 @@
 #include "compiler/checkpoint/hf_folder.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 
 #include "compiler/checkpoint/shard_index.h"
@@ -43,7 +45,7 @@ TEST_F(HfFolder, ReadsOneFileWithItsConfigs) {
   EXPECT_EQ(c->config().Find("model_type")->as_string(), "llama");
   EXPECT_EQ(c->generation_config().Find("eos_token_id")->items().size(), 2u);
   EXPECT_EQ(c->tokenizer_json_path(), folder_.Path("tokenizer.json"));
-  EXPECT_EQ(c->chat_template(), "hello");
+  EXPECT_EQ(c->chat_templates().text, "hello");
   EXPECT_TRUE(c->gguf_metadata().is_null());
   EXPECT_TRUE(c->notes().empty());
   ASSERT_EQ(c->files().size(), 1u);
@@ -239,14 +241,27 @@ TEST_F(HfFolder, ChatTemplateComesFromFileThenStringThenDefaultOfAList) {
   folder_.Write("tokenizer_config.json",
                 R"({"chat_template":[{"name":"tool_use","template":"T"},)"
                 R"({"name":"default","template":"D"}]})");
-  EXPECT_EQ((*Open())->chat_template(), "D");
+  const auto named = (*Open())->chat_templates();
+  EXPECT_EQ(named.text, "D");
+  ASSERT_EQ(named.named.size(), 1u);
+  EXPECT_EQ(named.named[0], std::make_pair(std::string("tool_use"),
+                                           std::string("T")));
   folder_.Write("tokenizer_config.json",
                 R"({"chat_template":[{"name":"rag","template":"R"}]})");
   DS_ASSERT_OK_AND_ASSIGN(const auto none, Open());
-  EXPECT_EQ(none->chat_template(), "");
+  EXPECT_EQ(none->chat_templates().text, "");
   ASSERT_EQ(none->notes().size(), 1u);
   folder_.Write("chat_template.jinja", "J");
-  EXPECT_EQ((*Open())->chat_template(), "J");
+  EXPECT_EQ((*Open())->chat_templates().text, "J");
+  ASSERT_EQ(mkdir(folder_.Path("additional_chat_templates").c_str(), 0755), 0);
+  folder_.Write("additional_chat_templates/rag.jinja", "R2");
+  folder_.Write("additional_chat_templates/a.jinja", "A");
+  folder_.Write("additional_chat_templates/README.md", "no template");
+  const auto files = (*Open())->chat_templates();
+  EXPECT_EQ(files.text, "J");
+  ASSERT_EQ(files.named.size(), 2u);
+  EXPECT_EQ(files.named[0].first + files.named[0].second, "aA");
+  EXPECT_EQ(files.named[1].first + files.named[1].second, "ragR2");
   folder_.Write("chat_template.jinja",
                 std::string(limits::kTemplateBytes, 'j'));
   DS_ASSERT_OK(Open());

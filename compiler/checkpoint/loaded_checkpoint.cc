@@ -46,8 +46,11 @@ class LoadedCheckpoint final : public Checkpoint {
   const json::Value& gguf_metadata() const override {
     return parts_.gguf_metadata;
   }
-  const std::string& chat_template() const override {
-    return parts_.chat_template;
+  const ChatTemplates& chat_templates() const override {
+    return parts_.chat_templates;
+  }
+  const json::Value& special_tokens_map() const override {
+    return parts_.special_tokens_map;
   }
   const std::vector<std::string>& notes() const override {
     return parts_.notes;

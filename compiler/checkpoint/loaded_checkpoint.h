@@ -31,7 +31,8 @@ struct CheckpointParts {
   json::Value tokenizer_config;
   std::string tokenizer_json_path;
   json::Value gguf_metadata;
-  std::string chat_template;
+  json::Value special_tokens_map;
+  ChatTemplates chat_templates;
   std::vector<std::string> notes;
 };
 

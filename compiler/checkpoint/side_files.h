@@ -12,16 +12,13 @@
 namespace deepslice {
 
 // Fills config (required), generation_config, tokenizer_config,
-// tokenizer_json_path and chat_template from `folder`. A file that is present
-// but damaged is an error.
+// special_tokens_map, tokenizer_json_path and chat_templates from `folder`. A
+// file that is present but damaged is an error.
 absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts);
 
 // The JSON object in `path`, as config.json is read; NotFound when there is no
 // such file.
 absl::StatusOr<json::Value> ReadConfigObject(const std::string& path);
-
-// Ok, or ResourceExhausted when a template is longer than limits.h allows.
-absl::Status CheckTemplateSize(absl::string_view text);
 
 }  // namespace deepslice
 

@@ -24,9 +24,13 @@ struct TemplateExpr {
     kAttribute,    // args[0].name
     kIndex,        // args[0][args[1]]
     kSlice,        // args[0][args[1]:args[2]:args[3]], each may be null
-    kCall,         // args[0](args[1...], named); args[0] may be a kAttribute
+    kCall,         // args[0](args[1...], named)
     kFilter,       // args[0] | name(args[1...], named)
     kTest,         // args[0] is name(args[1...])
+                   // Of kCall, kFilter and kTest, an argument of kind kSpread
+                   // or kNamedSpread stands for many.
+    kSpread,       // *args[0]
+    kNamedSpread,  // **args[0]
     kNot,          // args[0]
     kNegative,     // args[0]
     kPositive,     // args[0]
@@ -56,13 +60,26 @@ struct TemplateStatement {
     kText,      // text
     kOutput,    // expr
     kIf,        // branches; the last may have no condition
-    kFor,       // targets in expr if condition: branches[0].body, else
+    kFor,       // target in expr if condition: branches[0].body, else
                 // branches[1].body
-    kSet,       // targets = expr; or name.attribute = expr
-    kSetBlock,  // name = what branches[0].body writes, through filters of expr
+    kSet,       // target = expr
+    kSetBlock,  // target = what branches[0].body writes, through filters of
+                // expr
+    kFilter,    // what branches[0].body writes, through filters of expr
     kMacro,     // name(parameters): branches[0].body
+    kCall,      // the call expr, with branches[0].body of these parameters as
+                // its "caller"
+    kWith,      // bindings, then branches[0].body
     kBreak,
     kContinue,
+  };
+  // What is assigned to: a name, name.attribute of a namespace, or targets that
+  // take the parts of a value.
+  struct Target {
+    std::string name;
+    std::string attribute;
+    std::vector<Target> parts;
+    bool unpack = false;
   };
   struct Branch {
     TemplateExprPtr condition;
@@ -76,9 +93,13 @@ struct TemplateStatement {
   int line;
   std::string text;
   std::string name;
-  std::string attribute;
-  std::vector<std::string> targets;
-  bool unpack = false;  // targets take the parts of the value
+  Target target;
+  bool recursive = false;     // of a for
+  bool reads_loop = false;    // a for whose body names "loop"
+  bool reads_caller = false;  // a macro whose body names "caller", ...
+  bool reads_kwargs = false;
+  bool reads_varargs = false;
+  std::vector<std::pair<Target, TemplateExprPtr>> bindings;
   std::vector<Parameter> parameters;
   TemplateExprPtr expr;
   TemplateExprPtr condition;

@@ -44,11 +44,12 @@ class ExprParser {
   }
 
   // | name(args) ...
-  ExprOr Filters(ExprPtr e) {
-    while (in_.TakeOp("|")) {
+  ExprOr Filters(ExprPtr e, bool inline_start) {
+    while (inline_start || in_.TakeOp("|")) {
+      inline_start = false;
       ExprPtr f = Make(Expr::Kind::kFilter, in_.line());
-      DS_ASSIGN_OR_RETURN(f->name, in_.NeedName());
-      if (!IsTemplateFilter(f->name)) {
+      DS_ASSIGN_OR_RETURN(f->name, DottedName());
+      if (!IsTemplateFilter(f->name) && !in_.soft()) {
         return TemplateTokens::Unknown(
             f->line, absl::StrCat("filter \"", f->name, "\""));
       }
@@ -60,6 +61,14 @@ class ExprParser {
   }
 
  private:
+  absl::StatusOr<std::string> DottedName() {
+    DS_ASSIGN_OR_RETURN(std::string name, in_.NeedName());
+    while (in_.TakeOp(".")) {
+      DS_ASSIGN_OR_RETURN(const std::string next, in_.NeedName());
+      absl::StrAppend(&name, ".", next);
+    }
+    return name;
+  }
   static ExprPtr Make(Expr::Kind kind, int line) {
     auto e = std::make_unique<Expr>();
     e->kind = kind;
@@ -96,8 +105,13 @@ class ExprParser {
   }
 
   ExprOr One(bool allow_if) {
+    if (!allow_if) return Or();
+    // Either side of an "if" may never run. What stands before it is parsed
+    // when the "if" is not known yet.
+    const bool conditional = HasConditional();
+    const auto soft = in_.Soften(in_.soft() || conditional);
     DS_ASSIGN_OR_RETURN(ExprPtr e, Or());
-    while (allow_if && in_.IsName("if")) {
+    while (in_.IsName("if")) {
       const int line = in_.Take().line;
       DS_ASSIGN_OR_RETURN(ExprPtr condition, Or());
       ExprPtr other;
@@ -113,6 +127,25 @@ class ExprParser {
       e = std::move(c);
     }
     return e;
+  }
+
+  // Whether an "if" follows before the expression at hand ends.
+  bool HasConditional() const {
+    int open = 0;
+    for (size_t i = 0;; ++i) {
+      const TemplateToken& t = in_.Peek(i);
+      if (t.kind == TokenKind::kEnd || t.kind == TokenKind::kBlockEnd ||
+          t.kind == TokenKind::kOutputEnd) {
+        return false;
+      }
+      if (t.kind == TokenKind::kOperator) {
+        if (t.text == "(" || t.text == "[" || t.text == "{") ++open;
+        if (t.text == ")" || t.text == "]" || t.text == "}") --open;
+        if (open < 0 || (open == 0 && t.text == ",")) return false;
+      }
+      if (open == 0 && t.kind == TokenKind::kName && t.text == "if")
+        return true;
+    }
   }
 
   ExprOr Or() {
@@ -239,7 +272,7 @@ class ExprParser {
     if (!with_filters) return e;
     while (true) {
       if (in_.IsOp("|")) {
-        DS_ASSIGN_OR_RETURN(e, Filters(std::move(e)));
+        DS_ASSIGN_OR_RETURN(e, Filters(std::move(e), false));
       } else if (in_.IsName("is")) {
         DS_ASSIGN_OR_RETURN(e, Test(std::move(e)));
       } else if (in_.IsOp("(")) {
@@ -255,20 +288,19 @@ class ExprParser {
     const int line = in_.Take().line;
     const bool negated = in_.TakeName("not");
     ExprPtr e = Make(Expr::Kind::kTest, line);
-    DS_ASSIGN_OR_RETURN(e->name, in_.NeedName());
-    if (!IsTemplateTest(e->name)) {
+    DS_ASSIGN_OR_RETURN(e->name, DottedName());
+    if (!IsTemplateTest(e->name) && !in_.soft()) {
       return TemplateTokens::Unknown(line,
                                      absl::StrCat("test \"", e->name, "\""));
     }
     DS_RETURN_IF_ERROR(Push(e, std::move(subject)));
-    const bool joins = in_.IsName("else") || in_.IsName("or") ||
-                       in_.IsName("and") || in_.IsName("is") ||
-                       in_.IsName("if") || in_.IsName("in") ||
-                       in_.IsName("not");
+    const bool joins =
+        in_.IsName("else") || in_.IsName("or") || in_.IsName("and");
     const bool sign = in_.IsOp("-") || in_.IsOp("+");
     if (in_.IsOp("(")) {
       DS_RETURN_IF_ERROR(Arguments(e));
     } else if (StartsExpression() && !joins && !sign) {
+      if (in_.IsName("is")) return in_.Expected("no second \"is\"");
       DS_ASSIGN_OR_RETURN(ExprPtr arg, Primary());
       DS_ASSIGN_OR_RETURN(arg, Postfix(std::move(arg)));
       DS_RETURN_IF_ERROR(Push(e, std::move(arg)));
@@ -286,25 +318,46 @@ class ExprParser {
     return e;
   }
 
-  // (a, b, name=c)
+  // (a, b, *c, name=d, **e)
   absl::Status Arguments(ExprPtr& call) {
     DS_RETURN_IF_ERROR(in_.NeedOp("("));
+    bool spread = false, named_spread = false, first = true;
     while (!in_.TakeOp(")")) {
-      if (in_.IsOp("*") || in_.IsOp("**")) {
-        return TemplateTokens::Unknown(in_.line(), "unpacking of arguments");
+      if (!first) {
+        DS_RETURN_IF_ERROR(in_.NeedOp(","));
+        if (in_.TakeOp(")")) break;
       }
-      if (in_.Peek().kind == TokenKind::kName && in_.IsOp("=", 1)) {
+      first = false;
+      const int line = in_.line();
+      const bool twice = in_.IsOp("**");
+      if (twice || in_.IsOp("*")) {
+        if (named_spread || (spread && !twice)) return in_.Expected("\")\"");
+        in_.Take();
+        (twice ? named_spread : spread) = true;
+        DS_ASSIGN_OR_RETURN(ExprPtr value, Expression(false, true));
+        ExprPtr e =
+            Make(twice ? Expr::Kind::kNamedSpread : Expr::Kind::kSpread, line);
+        DS_RETURN_IF_ERROR(Push(e, std::move(value)));
+        DS_RETURN_IF_ERROR(Push(call, std::move(e)));
+      } else if (in_.Peek().kind == TokenKind::kName && in_.IsOp("=", 1)) {
+        if (named_spread) return in_.Expected("\")\"");
         std::string name = in_.Take().text;
         in_.Take();
+        for (const auto& entry : call->named) {
+          if (entry.first == name) {
+            return in_.Expected(absl::StrCat("no second ", name, "="));
+          }
+        }
         DS_ASSIGN_OR_RETURN(ExprPtr value, Expression(false, true));
         call->depth = std::max(call->depth, value->depth + 1);
         call->named.emplace_back(std::move(name), std::move(value));
       } else {
-        if (!call->named.empty()) return in_.Expected("name=value");
+        if (!call->named.empty() || spread || named_spread) {
+          return in_.Expected("name=value");
+        }
         DS_ASSIGN_OR_RETURN(ExprPtr value, Expression(false, true));
         DS_RETURN_IF_ERROR(Push(call, std::move(value)));
       }
-      if (!in_.IsOp(")")) DS_RETURN_IF_ERROR(in_.NeedOp(","));
     }
     return absl::OkStatus();
   }
@@ -334,12 +387,17 @@ class ExprParser {
     }
   }
 
-  // After "[": an index or a slice.
+  // After "[": an index, a slice, or a tuple as an index.
   ExprOr Subscript(ExprPtr subject, int line) {
+    if (in_.IsOp("]")) {
+      in_.Take();
+      return Binary(Expr::Kind::kIndex, line, "", std::move(subject),
+                    Make(Expr::Kind::kTuple, line));
+    }
     ExprPtr parts[3];
-    int n = 0;
+    size_t n = 0;
     bool slice = false;
-    while (!in_.TakeOp("]")) {
+    while (!in_.IsOp("]") && !in_.IsOp(",")) {
       if (in_.TakeOp(":")) {
         slice = true;
         if (++n > 2) return in_.Expected("\"]\"");
@@ -348,7 +406,19 @@ class ExprParser {
         DS_ASSIGN_OR_RETURN(parts[n], Expression(false, true));
       }
     }
-    if (!slice && !parts[0]) return in_.Expected("an index");
+    if (in_.IsOp(",")) {
+      if (slice) return in_.Expected("\"]\"");
+      ExprPtr tuple = Make(Expr::Kind::kTuple, line);
+      DS_RETURN_IF_ERROR(Push(tuple, std::move(parts[0])));
+      while (in_.TakeOp(",")) {
+        DS_ASSIGN_OR_RETURN(ExprPtr next, Expression(false, true));
+        DS_RETURN_IF_ERROR(Push(tuple, std::move(next)));
+      }
+      DS_RETURN_IF_ERROR(in_.NeedOp("]"));
+      return Binary(Expr::Kind::kIndex, line, "", std::move(subject),
+                    std::move(tuple));
+    }
+    in_.Take();
     ExprPtr e = Make(slice ? Expr::Kind::kSlice : Expr::Kind::kIndex, line);
     DS_RETURN_IF_ERROR(Push(e, std::move(subject)));
     for (int i = 0; i < (slice ? 3 : 1); ++i) {
@@ -439,8 +509,9 @@ absl::StatusOr<TemplateExprPtr> ParseTemplateExpr(TemplateTokens& tokens,
 }
 
 absl::StatusOr<TemplateExprPtr> ParseTemplateFilters(TemplateTokens& tokens,
-                                                     TemplateExprPtr input) {
-  return ExprParser(tokens).Filters(std::move(input));
+                                                     TemplateExprPtr input,
+                                                     bool inline_start) {
+  return ExprParser(tokens).Filters(std::move(input), inline_start);
 }
 
 }  // namespace deepslice

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/text/template_value.h"
 #include "schema/base/limits.h"
 
@@ -31,8 +32,9 @@ class TemplateMeter {
   absl::StatusOr<TemplateValue> Text(MarkedText text);
   absl::Status ChargeText(size_t bytes);
   // Containers that are too deep or too heavy are refused.
-  absl::StatusOr<TemplateValue> List(TemplateValue::List items,
-                                     bool tuple = false);
+  absl::StatusOr<TemplateValue> List(
+      TemplateValue::List items,
+      TemplateValue::Shape shape = TemplateValue::Shape::kList);
   absl::StatusOr<TemplateValue> Map(TemplateValue::Map map);
   absl::StatusOr<TemplateValue> Checked(TemplateValue container);
   // str(v), or repr(v).
@@ -49,6 +51,12 @@ struct TemplateArgs {
   // By place, else by name; null when not given.
   const TemplateValue* Get(size_t index, absl::string_view name) const;
 };
+
+// InvalidArgument when the arguments do not suit a list of parameters (see
+// TemplateFilter::parameters); `what` names the callee.
+absl::Status CheckTemplateArgs(absl::string_view what,
+                               absl::string_view parameters,
+                               const TemplateArgs& args);
 
 bool IsTemplateFilter(absl::string_view name);
 bool IsTemplateTest(absl::string_view name);
@@ -70,10 +78,13 @@ absl::StatusOr<TemplateValue> CallTemplateMethod(const TemplateValue& subject,
 
 // The names that templates can call without being given them.
 inline constexpr absl::string_view kTemplateFunctions[] = {
-    "range", "namespace", "raise_exception", "dict"};
-// One of these; raise_exception(x) is FailedPrecondition with x.
+    "range",  "namespace", "raise_exception", "dict",
+    "cycler", "joiner",    "strftime_now"};
+// One of these; raise_exception(x) is FailedPrecondition with x. `now` is what
+// strftime_now tells.
 absl::StatusOr<TemplateValue> CallTemplateFunction(absl::string_view name,
                                                    const TemplateArgs& args,
+                                                   absl::Time now,
                                                    TemplateMeter& meter);
 
 // v[index]: undefined when there is no such item.
@@ -87,7 +98,7 @@ absl::StatusOr<TemplateValue> TemplateSlice(const TemplateValue& v,
                                             const TemplateValue& step,
                                             TemplateMeter& meter);
 
-// a op b for + - * / // % ** ~.
+// a op b for + - * / // % **; ~ joins texts.
 absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
                                              const TemplateValue& a,
                                              const TemplateValue& b,
@@ -97,16 +108,24 @@ absl::StatusOr<bool> TemplateCompare(absl::string_view op,
                                      const TemplateValue& a,
                                      const TemplateValue& b,
                                      TemplateMeter& meter);
-// What a for walks over.
+// All (remaining) items that a for walks over.
 absl::StatusOr<TemplateValue::List> TemplateItems(const TemplateValue& v,
                                                   TemplateMeter& meter);
-// v.name as well as v[name]: undefined when there is no such thing.
+// str(v) with & < > ' " as HTML has them, unless it was made so before.
+absl::StatusOr<TemplateValue> TemplateEscape(const TemplateValue& v,
+                                             TemplateMeter& meter);
+// Whether Python could hash it.
+bool IsTemplateKey(const TemplateValue& v);
+
+// Whether Python's type of v has a method (or other attribute) of this name
+// that a sandboxed template reaches.
+bool IsTemplateMethod(const TemplateValue& v, absl::string_view name);
+// v.name: a method wins over a mapping's entry.
 absl::StatusOr<TemplateValue> TemplateAttribute(const TemplateValue& v,
                                                 absl::string_view name);
-// format % arguments.
-absl::StatusOr<TemplateValue> TemplatePercent(
-    const MarkedText& format, const TemplateValue::List& arguments,
-    TemplateMeter& meter);
+// v["name"]: a mapping's entry wins over a method.
+absl::StatusOr<TemplateValue> TemplateMember(const TemplateValue& v,
+                                             absl::string_view name);
 
 }  // namespace deepslice
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "runtime/text/template_text.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/status_macros.h"
 
@@ -19,8 +20,38 @@ namespace {
 
 using Kind = TemplateToken::Kind;
 
-bool IsNameStart(char c) { return absl::ascii_isalpha(c) || c == '_'; }
-bool IsNamePart(char c) { return absl::ascii_isalnum(c) || c == '_'; }
+// Bytes of white space, as \s of Python's re has it, at s[pos]; 0 for none.
+size_t SpaceAt(absl::string_view s, size_t pos) {
+  const CodePoint c = DecodeUtf8(s, pos);
+  return IsPythonSpace(c.value) ? c.size : 0;
+}
+
+// Bytes of a part of a name at s[pos]; 0 for none.
+size_t NamePartAt(absl::string_view s, size_t pos) {
+  if (pos >= s.size()) return 0;
+  const CodePoint c = DecodeUtf8(s, pos);
+  return IsPythonWord(c.value) ? c.size : 0;
+}
+
+// Where the white space begins that ends at s[end]; not before `begin`.
+size_t SpaceBefore(absl::string_view s, size_t begin, size_t end) {
+  while (end > begin) {
+    const size_t last = PreviousUtf8(s, end);
+    if (!SpaceAt(s, last)) break;
+    end = last;
+  }
+  return end;
+}
+
+// Where the line's white space begins that ends at s[end].
+size_t LineSpaceBefore(absl::string_view s, size_t begin, size_t end) {
+  while (end > begin) {
+    const size_t last = PreviousUtf8(s, end);
+    if (s[last] == '\n' || !SpaceAt(s, last)) break;
+    end = last;
+  }
+  return end;
+}
 
 class Lexer {
  public:
@@ -51,7 +82,11 @@ class Lexer {
     pos_ += n;
   }
   void SkipSpace() {
-    while (pos_ < text_.size() && absl::ascii_isspace(text_[pos_])) Skip(1);
+    while (pos_ < text_.size()) {
+      const size_t n = SpaceAt(text_, pos_);
+      if (n == 0) return;
+      Skip(n);
+    }
   }
 
   // Text up to the next tag, then that tag.
@@ -70,15 +105,11 @@ class Lexer {
     const char sign = tag + 2 < text_.size() ? text_[tag + 2] : '\0';
     size_t end = tag;
     if (sign == '-') {
-      while (end > pos_ && absl::ascii_isspace(text_[end - 1])) --end;
+      end = SpaceBefore(text_, pos_, end);
     } else if (sign != '+' && kind != '{') {
       // lstrip_blocks: a tag that stands first in its line takes the white
       // space before it.
-      size_t start = end;
-      while (start > pos_ && text_[start - 1] != '\n' &&
-             absl::ascii_isspace(text_[start - 1])) {
-        --start;
-      }
+      const size_t start = LineSpaceBefore(text_, pos_, end);
       const bool first_in_line =
           start > pos_ ? text_[start - 1] == '\n' : line_starting_;
       if (first_in_line) end = start;
@@ -88,7 +119,7 @@ class Lexer {
     const size_t open = 2 + (sign == '-' || sign == '+');
     Skip(open);
     if (kind == '#') return Comment();
-    if (kind == '%' && IsTag("raw")) return Raw();
+    if (kind == '%' && IsTag("raw", /*may_keep=*/false)) return Raw();
     Add(kind == '%' ? Kind::kBlockBegin : Kind::kOutputBegin, "");
     return Expression(kind == '%');
   }
@@ -121,13 +152,20 @@ class Lexer {
   }
 
   // Whether the block that starts here is {% name %}.
-  bool IsTag(absl::string_view name) const {
+  bool IsTag(absl::string_view name, bool may_keep = true) const {
     absl::string_view rest = absl::string_view(text_).substr(pos_);
-    rest = absl::StripLeadingAsciiWhitespace(rest);
+    const auto strip = [&] {
+      while (!rest.empty()) {
+        const size_t n = SpaceAt(rest, 0);
+        if (n == 0) return;
+        rest.remove_prefix(n);
+      }
+    };
+    strip();
     if (!absl::ConsumePrefix(&rest, name)) return false;
-    rest = absl::StripLeadingAsciiWhitespace(rest);
+    strip();
     return absl::StartsWith(rest, "%}") || absl::StartsWith(rest, "-%}") ||
-           absl::StartsWith(rest, "+%}");
+           (may_keep && absl::StartsWith(rest, "+%}"));
   }
 
   absl::Status CloseTag() {
@@ -155,13 +193,9 @@ class Lexer {
       if (!is_end) continue;
       size_t end = tag;
       if (open == '-') {
-        while (end > pos_ && absl::ascii_isspace(text_[end - 1])) --end;
+        end = SpaceBefore(text_, pos_, end);
       } else if (open != '+') {
-        size_t start = end;
-        while (start > pos_ && text_[start - 1] != '\n' &&
-               absl::ascii_isspace(text_[start - 1])) {
-          --start;
-        }
+        const size_t start = LineSpaceBefore(text_, pos_, end);
         if (start > pos_ && text_[start - 1] == '\n') end = start;
       }
       Text(end);
@@ -196,9 +230,10 @@ class Lexer {
 
   absl::Status Token(std::string* open) {
     const char c = Peek();
-    if (IsNameStart(c)) {
-      size_t n = 1;
-      while (IsNamePart(Peek(n))) ++n;
+    if (const size_t first = NamePartAt(text_, pos_);
+        first > 0 && !absl::ascii_isdigit(c)) {
+      size_t n = first;
+      while (const size_t more = NamePartAt(text_, pos_ + n)) n += more;
       Add(Kind::kName, text_.substr(pos_, n));
       Skip(n);
       return absl::OkStatus();
@@ -231,26 +266,46 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  absl::Status Number() {
-    std::string digits;
-    size_t n = 0;
-    const auto take_digits = [&] {
-      while (absl::ascii_isdigit(Peek(n)) ||
-             (Peek(n) == '_' && n > 0 && absl::ascii_isdigit(Peek(n + 1)))) {
-        if (Peek(n) != '_') digits += Peek(n);
-        ++n;
-      }
+  // Digits of a base, single underscores between; 0 when there are none.
+  size_t Digits(size_t n, int base, std::string* digits) const {
+    const auto is_digit = [&](char c) {
+      return base == 16   ? absl::ascii_isxdigit(c)
+             : base == 10 ? absl::ascii_isdigit(c)
+                          : c >= '0' && c < '0' + base;
     };
-    take_digits();
+    const size_t start = n;
+    while (is_digit(Peek(n)) ||
+           (Peek(n) == '_' && n > start && is_digit(Peek(n + 1)))) {
+      if (Peek(n) != '_') *digits += Peek(n);
+      ++n;
+    }
+    return n - start;
+  }
+
+  absl::Status Number() {
+    const char second = absl::ascii_tolower(Peek(1));
+    const int base = Peek() != '0'   ? 10
+                     : second == 'x' ? 16
+                     : second == 'o' ? 8
+                     : second == 'b' ? 2
+                                     : 10;
+    std::string digits;
+    if (base != 10) {
+      const size_t underscore = Peek(2) == '_';
+      const size_t n = Digits(2 + underscore, base, &digits);
+      if (n > 0) return AddInteger(2 + underscore + n, digits, base);
+    }
+    size_t n = Digits(0, 10, &digits);
     bool is_float = false;
     // After a dot a number is an index, as in `a.0`.
     const bool after_dot = !tokens_.empty() && tokens_.back().text == "." &&
                            tokens_.back().kind == Kind::kOperator;
+    const size_t whole = n;
     if (!after_dot && Peek(n) == '.' && absl::ascii_isdigit(Peek(n + 1))) {
       is_float = true;
       digits += '.';
       ++n;
-      take_digits();
+      n += Digits(n, 10, &digits);
     }
     if (!after_dot && (Peek(n) == 'e' || Peek(n) == 'E')) {
       const size_t sign = Peek(n + 1) == '+' || Peek(n + 1) == '-';
@@ -258,14 +313,36 @@ class Lexer {
         is_float = true;
         digits += text_.substr(pos_ + n, 1 + sign);
         n += 1 + sign;
-        take_digits();
+        n += Digits(n, 10, &digits);
       }
     }
-    if (IsNamePart(Peek(n))) return Error("number that runs into a name");
-    TemplateToken token{is_float ? Kind::kFloat : Kind::kInt, digits, line_};
-    const bool good = is_float ? absl::SimpleAtod(digits, &token.float_value)
-                               : absl::SimpleAtoi(digits, &token.int_value);
-    if (!good) return Error(absl::StrCat("number ", digits, " is too large"));
+    if (!is_float) {
+      // A zero in front ends the number: only zeros may follow it.
+      if (digits[0] == '0' && digits.find_first_not_of('0') != digits.npos) {
+        return Error("number with a zero in front");
+      }
+      return AddInteger(whole, digits, 10);
+    }
+    TemplateToken token{Kind::kFloat, digits, line_};
+    if (!absl::SimpleAtod(digits, &token.float_value)) {
+      return Error(absl::StrCat("number ", digits, " is not one"));
+    }
+    return AddNumber(n, std::move(token));
+  }
+
+  absl::Status AddInteger(size_t n, const std::string& digits, int base) {
+    TemplateToken token{Kind::kInt, digits, line_};
+    const char* end = digits.data() + digits.size();
+    const auto r = std::from_chars(digits.data(), end, token.int_value, base);
+    if (r.ec != std::errc() || r.ptr != end) {
+      return Error(absl::StrCat("number ", digits, " is too large"));
+    }
+    return AddNumber(n, std::move(token));
+  }
+  absl::Status AddNumber(size_t n, TemplateToken token) {
+    if (NamePartAt(text_, pos_ + n) > 0) {
+      return Error("number that runs into a name");
+    }
     tokens_.push_back(std::move(token));
     Skip(n);
     return absl::OkStatus();

@@ -1,156 +1,62 @@
-// Filters of the template language that work on lists and mappings.
+// Filters of the template language that take a list or a mapping as a whole.
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/text/template_filter_call.h"
 #include "runtime/text/template_text.h"
-#include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
 
 using Value = TemplateValue;
+using Kind = TemplateValue::Kind;
+using Shape = TemplateValue::Shape;
 using ValueOr = absl::StatusOr<TemplateValue>;
 using Call = TemplateFilterCall;
 
-// a.b.0 of an item, as the attribute= of filters has it.
-ValueOr Attribute(const Value& item, const Value& path) {
-  if (path.is_integral()) {
-    const int64_t i = path.as_int();
-    if (item.is_list() && i >= 0 &&
-        i < static_cast<int64_t>(item.as_list().size())) {
-      return item.as_list()[i];
-    }
-    return Value::Undefined(absl::StrCat(i));
-  }
-  if (!path.is_string()) {
-    return absl::InvalidArgumentError("an attribute's name must be a string");
-  }
-  Value v = item;
-  for (absl::string_view part : absl::StrSplit(path.as_string().text, '.')) {
-    int64_t index;
-    if (v.is_list() && absl::SimpleAtoi(part, &index)) {
-      DS_ASSIGN_OR_RETURN(v, Attribute(v, Value::Int(index)));
-    } else {
-      DS_ASSIGN_OR_RETURN(v, TemplateAttribute(v, part));
-    }
-  }
-  return v;
-}
-
 ValueOr Join(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
   MarkedText separator;
   if (const Value* v = c.Arg(0, "d")) {
     DS_ASSIGN_OR_RETURN(separator, c.meter.Print(*v));
   }
-  const Value* attribute = c.Arg(1, "attribute");
+  const Value* attribute = c.Given(1, "attribute");
   MarkedText out;
-  for (size_t i = 0; i < items.size(); ++i) {
-    Value item = items[i];
-    if (attribute && !attribute->is_none()) {
-      DS_ASSIGN_OR_RETURN(item, Attribute(item, *attribute));
+  TemplateCursor cursor(c.subject);
+  for (bool first = true;; first = false) {
+    DS_ASSIGN_OR_RETURN(auto item, cursor.Next(c.meter));
+    if (!item) break;
+    if (attribute) {
+      DS_ASSIGN_OR_RETURN(*item,
+                          TemplatePath(*item, *attribute, nullptr, c.meter));
     }
-    DS_ASSIGN_OR_RETURN(const MarkedText text, c.meter.Print(item));
-    if (i > 0) out.Append(separator);
+    DS_ASSIGN_OR_RETURN(const MarkedText text, c.meter.Print(*item));
+    if (!first) out.Append(separator);
     out.Append(text);
     DS_RETURN_IF_ERROR(c.meter.ChargeText(out.size()));
   }
   return Value::String(std::move(out));
 }
 
-ValueOr Items(const Call& c) {
-  if (c.subject.is_undefined()) return c.meter.List({});
-  if (!c.subject.is_map()) {
-    return c.Bad(absl::StrCat("needs a mapping, got ", c.subject.KindName()));
-  }
-  return CallTemplateMethod(c.subject, "items", {}, c.meter);
+ValueOr First(const Call& c) {
+  TemplateCursor cursor(c.subject);
+  DS_ASSIGN_OR_RETURN(auto item, cursor.Next(c.meter));
+  return item ? *std::move(item) : Value::Undefined("the first of nothing");
 }
 
-ValueOr Map(const Call& c) {
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  const Value* attribute = nullptr;
-  const Value* fallback = nullptr;
-  for (const auto& [key, value] : c.args.named) {
-    if (key == "attribute") attribute = &value;
-    if (key == "default") fallback = &value;
+ValueOr Last(const Call& c) {
+  if (c.subject.kind() == Kind::kIterator) {
+    return c.Bad("an iterator has no last item; use |list|last");
   }
-  Value::List out;
-  if (attribute) {
-    for (const Value& item : items) {
-      DS_ASSIGN_OR_RETURN(Value v, Attribute(item, *attribute));
-      if (fallback && v.is_undefined()) v = *fallback;
-      out.push_back(std::move(v));
-    }
-    return c.meter.List(std::move(out));
-  }
-  const Value* filter = c.Arg(0, "filter");
-  if (!filter || !filter->is_string() ||
-      !IsTemplateFilter(filter->as_string().text)) {
-    return absl::UnimplementedError(
-        "filter \"map\" needs attribute= or the name of a known filter");
-  }
-  TemplateArgs rest = c.args;
-  if (!rest.positional.empty()) rest.positional.erase(rest.positional.begin());
-  for (const Value& item : items) {
-    DS_ASSIGN_OR_RETURN(Value v, ApplyTemplateFilter(filter->as_string().text,
-                                                     item, rest, c.meter));
-    out.push_back(std::move(v));
-  }
-  return c.meter.List(std::move(out));
-}
-
-// select, reject, selectattr and rejectattr: items that pass a test.
-ValueOr Select(const Call& c) {
-  const bool by_attribute = absl::StrContains(c.name, "attr");
-  const bool wanted = c.name[0] == 's';
-  DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  TemplateArgs rest = c.args;
-  Value attribute;
-  if (by_attribute) {
-    if (rest.positional.empty()) return c.Bad("needs an attribute's name");
-    attribute = rest.positional[0];
-    rest.positional.erase(rest.positional.begin());
-  }
-  std::string test;
-  if (!rest.positional.empty()) {
-    if (!rest.positional[0].is_string() ||
-        !IsTemplateTest(rest.positional[0].as_string().text)) {
-      return absl::UnimplementedError(absl::StrCat(
-          "filter \"", c.name, "\" needs the name of a known test"));
-    }
-    test = rest.positional[0].as_string().text;
-    rest.positional.erase(rest.positional.begin());
-  }
-  Value::List out;
-  for (const Value& item : items) {
-    Value v = item;
-    if (by_attribute) {
-      DS_ASSIGN_OR_RETURN(v, Attribute(item, attribute));
-    }
-    bool passes = v.Truthy();
-    if (!test.empty()) {
-      DS_ASSIGN_OR_RETURN(passes, ApplyTemplateTest(test, v, rest, c.meter));
-    }
-    if (passes == wanted) out.push_back(item);
-  }
-  return c.meter.List(std::move(out));
-}
-
-ValueOr FirstLast(const Call& c) {
   if (c.subject.is_list() && !c.subject.as_list().empty()) {
-    return c.name == "first" ? c.subject.as_list().front()
-                             : c.subject.as_list().back();
+    return c.subject.as_list().back();
   }
   DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  if (items.empty()) return Value::Undefined("the first of nothing");
-  return c.name == "first" ? items.front() : items.back();
+  return items.empty() ? Value::Undefined("the last of nothing") : items.back();
 }
 
 ValueOr ToList(const Call& c) {
@@ -158,43 +64,69 @@ ValueOr ToList(const Call& c) {
   return c.meter.List(std::move(items));
 }
 
-// A string without case, for orders that ignore it.
-Value Folded(const Value& v, bool case_sensitive) {
-  if (!v.is_string() || case_sensitive) return v;
-  return Value::String(ChangeCase(v.as_string(), TextCase::kLower));
-}
+struct Keyed {
+  Value key;
+  Value item;
+};
 
 // Sorts by keys; an error when two of them have no order.
-absl::Status SortByKey(std::vector<std::pair<Value, Value>>* items,
-                       bool reverse, TemplateMeter& meter) {
+absl::Status SortByKeys(std::vector<Keyed>* items, bool reverse,
+                        TemplateMeter& meter) {
   absl::Status status;
-  std::stable_sort(
-      items->begin(), items->end(), [&](const auto& a, const auto& b) {
-        if (!status.ok()) return false;
-        const auto less = TemplateCompare("<", reverse ? b.first : a.first,
-                                          reverse ? a.first : b.first, meter);
-        if (!less.ok()) status = less.status();
-        return less.ok() && *less;
-      });
+  const auto less = [&](const Keyed& a, const Keyed& b) {
+    if (status.ok()) status = meter.Charge(1);
+    if (!status.ok()) return false;
+    const auto r = TemplateCompare("<", a.key, b.key, meter);
+    if (!r.ok()) status = r.status();
+    return r.ok() && *r;
+  };
+  std::stable_sort(items->begin(), items->end(),
+                   [&](const Keyed& a, const Keyed& b) {
+                     return reverse ? less(b, a) : less(a, b);
+                   });
   return status;
+}
+
+ValueOr Sorted(const Call& c, std::vector<Keyed> items, const Value* reverse) {
+  if (reverse && !reverse->is_integral()) {
+    return c.Bad("reverse must be true or false");
+  }
+  DS_RETURN_IF_ERROR(SortByKeys(&items, reverse && reverse->Truthy(), c.meter));
+  Value::List out;
+  for (Keyed& entry : items) out.push_back(std::move(entry.item));
+  return c.meter.List(std::move(out));
 }
 
 ValueOr Sort(const Call& c) {
   DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
   const bool case_sensitive = c.Flag(1, "case_sensitive", false);
-  const Value* attribute = c.Arg(2, "attribute");
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : items) {
-    Value key = item;
-    if (attribute && !attribute->is_none()) {
-      DS_ASSIGN_OR_RETURN(key, Attribute(item, *attribute));
+  std::vector<std::optional<Value>> paths;
+  const Value* attribute = c.Given(2, "attribute");
+  if (attribute && attribute->is_string()) {
+    for (absl::string_view part :
+         absl::StrSplit(attribute->as_string().text, ',')) {
+      paths.push_back(Value::String(part));
     }
-    keyed.emplace_back(Folded(key, case_sensitive), item);
+  } else if (attribute) {
+    paths.push_back(*attribute);
+  } else {
+    paths.push_back(std::nullopt);
   }
-  DS_RETURN_IF_ERROR(SortByKey(&keyed, c.Flag(0, "reverse", false), c.meter));
-  Value::List out;
-  for (auto& entry : keyed) out.push_back(std::move(entry.second));
-  return c.meter.List(std::move(out));
+  std::vector<Keyed> keyed;
+  for (const Value& item : items) {
+    // A list, of one key as well: what is equal in it needs no order.
+    Value::List keys;
+    for (const auto& path : paths) {
+      Value key = item;
+      if (path) {
+        DS_ASSIGN_OR_RETURN(key, TemplatePath(item, *path, nullptr, c.meter));
+      }
+      keys.push_back(TemplateFolded(key, case_sensitive));
+    }
+    DS_ASSIGN_OR_RETURN(Value key, c.meter.List(std::move(keys)));
+    keyed.push_back({std::move(key), item});
+  }
+  return Sorted(c, std::move(keyed), c.Arg(0, "reverse"));
 }
 
 ValueOr DictSort(const Call& c) {
@@ -204,84 +136,149 @@ ValueOr DictSort(const Call& c) {
   const bool case_sensitive = c.Flag(0, "case_sensitive", false);
   const Value* by = c.Arg(1, "by");
   const bool by_value = by && *by == Value::String("value");
-  std::vector<std::pair<Value, Value>> keyed;
+  if (by && !by_value && !(*by == Value::String("key"))) {
+    return c.Bad("by must be \"key\" or \"value\"");
+  }
+  std::vector<Keyed> keyed;
   for (const auto& [key, value] : c.subject.as_map()) {
     const Value name = Value::String(key);
-    keyed.emplace_back(Folded(by_value ? value : name, case_sensitive),
-                       Value::MakeList({name, value}, true));
+    keyed.push_back({TemplateFolded(by_value ? value : name, case_sensitive),
+                     Value::MakeList({name, value}, Shape::kTuple)});
   }
-  DS_RETURN_IF_ERROR(SortByKey(&keyed, c.Flag(2, "reverse", false), c.meter));
-  Value::List out;
-  for (auto& entry : keyed) out.push_back(std::move(entry.second));
-  return c.meter.List(std::move(out));
+  return Sorted(c, std::move(keyed), c.Arg(2, "reverse"));
 }
 
-ValueOr Unique(const Call& c) {
+ValueOr GroupBy(const Call& c) {
   DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  const bool case_sensitive = c.Flag(0, "case_sensitive", false);
-  Value::List keys, out;
+  const Value& attribute = *c.Arg(0, "attribute");
+  const Value* fallback = c.Given(1, "default");
+  const bool case_sensitive = c.Flag(2, "case_sensitive", false);
+  std::vector<Keyed> keyed;
   for (const Value& item : items) {
-    const Value key = Folded(item, case_sensitive);
-    DS_RETURN_IF_ERROR(c.meter.Charge(keys.size()));
-    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-    keys.push_back(key);
-    out.push_back(item);
+    DS_ASSIGN_OR_RETURN(const Value key,
+                        TemplatePath(item, attribute, fallback, c.meter));
+    keyed.push_back({TemplateFolded(key, case_sensitive),
+                     Value::MakeList({key, item}, Shape::kTuple)});
+  }
+  DS_RETURN_IF_ERROR(SortByKeys(&keyed, false, c.meter));
+  Value::List out;
+  for (size_t begin = 0; begin < keyed.size();) {
+    Value::List group;
+    size_t end = begin;
+    while (end < keyed.size() && keyed[end].key == keyed[begin].key) {
+      group.push_back(keyed[end++].item.as_list()[1]);
+    }
+    DS_ASSIGN_OR_RETURN(Value list, c.meter.List(std::move(group)));
+    out.push_back(Value::MakeList(
+        {keyed[begin].item.as_list()[0], std::move(list)}, Shape::kGroup));
+    begin = end;
   }
   return c.meter.List(std::move(out));
 }
 
 ValueOr Reverse(const Call& c) {
+  if (c.subject.is_string()) {
+    return TemplateSlice(c.subject, Value::None(), Value::None(),
+                         Value::Int(-1), c.meter);
+  }
   DS_ASSIGN_OR_RETURN(Value::List items, c.Items());
   std::reverse(items.begin(), items.end());
-  if (!c.subject.is_string()) return c.meter.List(std::move(items));
-  MarkedText out;
-  for (const Value& item : items) out.Append(item.as_string());
-  return c.meter.Text(std::move(out));
+  DS_ASSIGN_OR_RETURN(Value list, c.meter.List(std::move(items)));
+  // What has no end is turned into a list, all else is walked backwards.
+  if (c.subject.kind() == Kind::kIterator) return list;
+  auto cursor = std::make_shared<TemplateCursor>(list);
+  return c.meter.Checked(Value::Iterator(
+      [cursor](TemplateMeter& meter) { return cursor->Next(meter); }, list));
 }
 
 ValueOr MinMax(const Call& c) {
   DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
   if (items.empty()) return Value::Undefined("the least of nothing");
+  const bool case_sensitive = c.Flag(0, "case_sensitive", false);
+  const Value* attribute = c.Given(1, "attribute");
   const absl::string_view op = c.name == "min" ? "<" : ">";
-  Value best = items[0];
-  for (const Value& item : items) {
-    DS_ASSIGN_OR_RETURN(
-        const bool better,
-        TemplateCompare(op, Folded(item, false), Folded(best, false), c.meter));
-    if (better) best = item;
+  Value best, best_key;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Value key = items[i];
+    if (attribute) {
+      DS_ASSIGN_OR_RETURN(key, TemplatePath(key, *attribute, nullptr, c.meter));
+    }
+    key = TemplateFolded(key, case_sensitive);
+    bool better = i == 0;
+    if (i > 0) {
+      DS_ASSIGN_OR_RETURN(better, TemplateCompare(op, key, best_key, c.meter));
+    }
+    if (!better) continue;
+    best = items[i];
+    best_key = std::move(key);
   }
   return best;
 }
 
 ValueOr Sum(const Call& c) {
   DS_ASSIGN_OR_RETURN(const Value::List items, c.Items());
-  const Value* attribute = c.Arg(0, "attribute");
+  const Value* attribute = c.Given(0, "attribute");
   const Value* start = c.Arg(1, "start");
   Value total = start ? *start : Value::Int(0);
+  if (total.is_string()) return c.Bad("strings can't be summed; use join");
   for (const Value& item : items) {
     Value v = item;
-    if (attribute && !attribute->is_none()) {
-      DS_ASSIGN_OR_RETURN(v, Attribute(item, *attribute));
+    if (attribute) {
+      DS_ASSIGN_OR_RETURN(v, TemplatePath(v, *attribute, nullptr, c.meter));
     }
     DS_ASSIGN_OR_RETURN(total, TemplateBinary("+", total, v, c.meter));
   }
   return total;
 }
 
+constexpr TemplateFilter kFilters[] = {
+    {"dictsort", DictSort, "case_sensitive,by,reverse"},
+    {"first", First, ""},
+    {"groupby", GroupBy, "attribute!,default,case_sensitive"},
+    {"join", Join, "d,attribute"},
+    {"last", Last, ""},
+    {"list", ToList, ""},
+    {"max", MinMax, "case_sensitive,attribute"},
+    {"min", MinMax, "case_sensitive,attribute"},
+    {"reverse", Reverse, ""},
+    {"sort", Sort, "reverse,case_sensitive,attribute"},
+    {"sum", Sum, "attribute,start"},
+};
+
 }  // namespace
 
-TemplateFilterFunction FindTemplateListFilter(absl::string_view name) {
-  constexpr std::pair<absl::string_view, TemplateFilterFunction> kFilters[] = {
-      {"dictsort", DictSort}, {"first", FirstLast},   {"items", Items},
-      {"join", Join},         {"last", FirstLast},    {"list", ToList},
-      {"map", Map},           {"max", MinMax},        {"min", MinMax},
-      {"reject", Select},     {"rejectattr", Select}, {"reverse", Reverse},
-      {"select", Select},     {"selectattr", Select}, {"sort", Sort},
-      {"sum", Sum},           {"unique", Unique}};
-  for (const auto& [key, function] : kFilters) {
-    if (key == name) return function;
+absl::Span<const TemplateFilter> TemplateListFilters() { return kFilters; }
+
+absl::StatusOr<TemplateValue> TemplatePath(const TemplateValue& item,
+                                           const TemplateValue& path,
+                                           const TemplateValue* fallback,
+                                           TemplateMeter& meter) {
+  Value::List parts;
+  if (path.is_string()) {
+    for (absl::string_view part : absl::StrSplit(path.as_string().text, '.')) {
+      int64_t index;
+      const bool digits =
+          !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
+            return absl::ascii_isdigit(c);
+          });
+      parts.push_back(digits && absl::SimpleAtoi(part, &index)
+                          ? Value::Int(index)
+                          : Value::String(part));
+    }
+  } else if (!path.is_none()) {
+    parts.push_back(path);
   }
-  return nullptr;
+  Value v = item;
+  for (const Value& part : parts) {
+    DS_ASSIGN_OR_RETURN(v, TemplateIndex(v, part, meter));
+    if (fallback && v.is_undefined()) v = *fallback;
+  }
+  return v;
+}
+
+TemplateValue TemplateFolded(const TemplateValue& v, bool case_sensitive) {
+  if (!v.is_string() || case_sensitive) return v;
+  return Value::String(ChangeCase(v.as_string(), TextCase::kLower));
 }
 
 }  // namespace deepslice

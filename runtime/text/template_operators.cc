@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/text/template_format.h"
 #include "runtime/text/template_functions.h"
 #include "runtime/text/template_text.h"
 #include "runtime/text/utf8.h"
@@ -87,28 +88,64 @@ absl::StatusOr<Value> FloatArithmetic(absl::string_view op, double a,
   if (op == "-") return Value::Float(a - b);
   if (op == "*") return Value::Float(a * b);
   if (op == "/") return Value::Float(a / b);
-  if (op == "//") return Value::Float(std::floor(a / b));
-  if (op == "%") {
-    const double r = std::fmod(a, b);
-    return Value::Float(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+  if (op == "//" || op == "%") {
+    // Python's: the quotient comes from the rest, not from a / b.
+    double rest = std::fmod(a, b);
+    double quotient = (a - rest) / b;
+    if (rest == 0) {
+      rest = std::copysign(0.0, b);
+    } else if ((b < 0) != (rest < 0)) {
+      rest += b;
+      quotient -= 1;
+    }
+    if (op == "%") return Value::Float(rest);
+    if (quotient == 0) return Value::Float(std::copysign(0.0, a / b));
+    const double whole = std::floor(quotient);
+    return Value::Float(quotient - whole > 0.5 ? whole + 1 : whole);
   }
-  return Value::Float(std::pow(a, b));
+  const double power = std::pow(a, b);
+  if (a == 0 && b < 0) return absl::InvalidArgumentError("division by zero");
+  if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(power)) {
+    return absl::InvalidArgumentError(
+        "the result of \"**\" is no floating-point number");
+  }
+  return Value::Float(power);
 }
 
-// -1, 0 or 1; nullopt for kinds without an order.
+// A list or a tuple: what can be added, repeated and ordered.
+bool IsSequence(const Value& v) {
+  return v.is_list() && (v.shape() == Value::Shape::kList || v.is_tuple());
+}
+
+// Of an integer and a double that are equal as doubles, but not exactly.
+int OrderLarge(const Value& a, const Value& b) {
+  // A double of 2^53 and more is a whole number; only 2^63 does not fit.
+  const auto whole = [](const Value& v) {
+    if (v.is_integral()) return static_cast<__int128>(v.as_int());
+    return static_cast<__int128>(v.as_double());
+  };
+  return whole(a) < whole(b) ? -1 : whole(a) > whole(b);
+}
+
+// -1, 0 or 1; 2 with a NaN; nullopt for kinds without an order.
 std::optional<int> Order(const Value& a, const Value& b) {
   if (a.is_integral() && b.is_integral()) {
     return a.as_int() < b.as_int() ? -1 : a.as_int() > b.as_int();
   }
   if (a.is_number() && b.is_number()) {
-    return a.as_double() < b.as_double() ? -1 : a.as_double() > b.as_double();
+    const double x = a.as_double(), y = b.as_double();
+    if (std::isnan(x) || std::isnan(y)) return 2;
+    // Only of large numbers do integers and doubles differ.
+    if (x == y && !(a == b)) return OrderLarge(a, b);
+    return x < y ? -1 : x > y;
   }
   if (a.is_string() && b.is_string()) {
     // Bytes of UTF-8 have the order of code points.
     const int c = a.as_string().text.compare(b.as_string().text);
     return c < 0 ? -1 : c > 0;
   }
-  if (a.is_list() && b.is_list()) {
+  if (a.is_list() && b.is_list() && IsSequence(a) && IsSequence(b) &&
+      a.is_tuple() == b.is_tuple()) {
     const auto& x = a.as_list();
     const auto& y = b.as_list();
     for (size_t i = 0; i < x.size() && i < y.size(); ++i) {
@@ -136,13 +173,41 @@ absl::StatusOr<bool> Contains(const Value& item, const Value& container,
       return false;
     case Kind::kMap:
       DS_RETURN_IF_ERROR(meter.Charge(container.as_map().size()));
+      if (!IsTemplateKey(item)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(item.KindName(), " can't be a key"));
+      }
       return item.is_string() &&
              container.Find(item.as_string().text) != nullptr;
     case Kind::kUndefined:
-      return false;
+    case Kind::kIterator: {
+      TemplateCursor cursor(container);
+      while (true) {
+        DS_ASSIGN_OR_RETURN(const auto next, cursor.Next(meter));
+        if (!next) return false;
+        DS_RETURN_IF_ERROR(meter.Charge(next->weight() / 16));
+        if (*next == item) return true;
+      }
+    }
     default:
       return CantApply("in", item, container);
   }
+}
+
+MarkedText EscapeHtml(const MarkedText& s) {
+  MarkedText out;
+  for (size_t i = 0; i < s.size(); ++i) {
+    const char c = s.text[i];
+    const bool user = s.marks[i] != 0;
+    out.Append(c == '&'    ? "&amp;"
+               : c == '<'  ? "&lt;"
+               : c == '>'  ? "&gt;"
+               : c == '\'' ? "&#39;"
+               : c == '"'  ? "&#34;"
+                           : absl::string_view(&c, 1),
+               user);
+  }
+  return out;
 }
 
 }  // namespace
@@ -162,9 +227,9 @@ absl::StatusOr<TemplateValue> TemplateMeter::Text(MarkedText text) {
 }
 
 absl::StatusOr<TemplateValue> TemplateMeter::List(TemplateValue::List items,
-                                                  bool tuple) {
+                                                  TemplateValue::Shape shape) {
   DS_RETURN_IF_ERROR(Charge(items.size()));
-  return Checked(Value::MakeList(std::move(items), tuple));
+  return Checked(Value::MakeList(std::move(items), shape));
 }
 
 absl::StatusOr<TemplateValue> TemplateMeter::Map(TemplateValue::Map map) {
@@ -185,6 +250,12 @@ absl::StatusOr<TemplateValue> TemplateMeter::Checked(TemplateValue container) {
 absl::StatusOr<MarkedText> TemplateMeter::Print(const TemplateValue& v,
                                                 bool repr) {
   DS_RETURN_IF_ERROR(Charge(v.weight() / 16));
+  if (!v.has_text()) {
+    return absl::UnimplementedError(
+        absl::StrCat("writing ", v.KindName(),
+                     v.is_list() || v.is_map() ? " of what has no text" : "",
+                     " is not supported"));
+  }
   MarkedText text = repr ? ToRepr(v) : ToText(v);
   DS_RETURN_IF_ERROR(ChargeText(text.size()));
   return text;
@@ -216,14 +287,20 @@ absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
     return FloatArithmetic(op, a.as_double(), b.as_double());
   }
   if (op == "+" && a.is_string() && b.is_string()) {
-    MarkedText text = a.as_string();
-    text.Append(b.as_string());
-    return meter.Text(std::move(text));
+    const bool markup = a.is_markup() || b.is_markup();
+    MarkedText text =
+        markup && !a.is_markup() ? EscapeHtml(a.as_string()) : a.as_string();
+    text.Append(markup && !b.is_markup() ? EscapeHtml(b.as_string())
+                                         : b.as_string());
+    DS_ASSIGN_OR_RETURN(Value out, meter.Text(std::move(text)));
+    return markup ? Value::Markup(out.as_string()) : out;
   }
-  if (op == "+" && a.is_list() && b.is_list() && a.is_tuple() == b.is_tuple()) {
+  if (op == "+" && IsSequence(a) && IsSequence(b) &&
+      a.is_tuple() == b.is_tuple()) {
     Value::List items = a.as_list();
     items.insert(items.end(), b.as_list().begin(), b.as_list().end());
-    return meter.List(std::move(items), a.is_tuple());
+    return meter.List(std::move(items), a.is_tuple() ? Value::Shape::kTuple
+                                                     : Value::Shape::kList);
   }
   if (op == "*" && (a.is_integral() || b.is_integral())) {
     const Value& thing = a.is_integral() ? b : a;
@@ -237,9 +314,10 @@ absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
       DS_RETURN_IF_ERROR(meter.ChargeText(s.size() * times));
       MarkedText out;
       for (int64_t i = 0; i < times && s.size() > 0; ++i) out.Append(s);
-      return Value::String(std::move(out));
+      return thing.is_markup() ? Value::Markup(std::move(out))
+                               : Value::String(std::move(out));
     }
-    if (thing.is_list()) {
+    if (IsSequence(thing)) {
       const auto& list = thing.as_list();
       if (times > limits::kTemplateSteps)
         DS_RETURN_IF_ERROR(meter.Charge(times));
@@ -248,12 +326,16 @@ absl::StatusOr<TemplateValue> TemplateBinary(absl::string_view op,
       for (int64_t i = 0; i < times && !list.empty(); ++i) {
         out.insert(out.end(), list.begin(), list.end());
       }
-      return meter.List(std::move(out), thing.is_tuple());
+      return meter.List(std::move(out), thing.is_tuple() ? Value::Shape::kTuple
+                                                         : Value::Shape::kList);
     }
   }
   if (op == "%" && a.is_string()) {
-    return TemplatePercent(a.as_string(),
-                           b.is_tuple() ? b.as_list() : Value::List{b}, meter);
+    if (a.is_markup()) {
+      return absl::UnimplementedError(
+          "\"%\" of what `safe` made is not supported");
+    }
+    return TemplatePercent(a.as_string(), b, meter);
   }
   return CantApply(op, a, b);
 }
@@ -272,110 +354,49 @@ absl::StatusOr<bool> TemplateCompare(absl::string_view op,
   }
   const std::optional<int> order = Order(a, b);
   if (!order) return CantApply(op, a, b);
+  if (*order == 2) return false;
   if (op == "<") return *order < 0;
   if (op == "<=") return *order <= 0;
   if (op == ">") return *order > 0;
   return *order >= 0;
 }
 
+absl::StatusOr<TemplateValue> TemplateEscape(const TemplateValue& v,
+                                             TemplateMeter& meter) {
+  if (v.is_markup()) return v;
+  DS_ASSIGN_OR_RETURN(const MarkedText text, meter.Print(v));
+  MarkedText escaped = EscapeHtml(text);
+  DS_RETURN_IF_ERROR(meter.ChargeText(escaped.size()));
+  return Value::Markup(std::move(escaped));
+}
+
+bool IsTemplateKey(const TemplateValue& v) {
+  switch (v.kind()) {
+    case Kind::kMap:
+      return false;
+    case Kind::kList:
+      return (v.is_tuple() && std::all_of(v.as_list().begin(),
+                                          v.as_list().end(), IsTemplateKey)) ||
+             v.shape() == Value::Shape::kRange ||
+             v.shape() == Value::Shape::kValues;
+    default:
+      return true;
+  }
+}
+
 absl::StatusOr<TemplateValue::List> TemplateItems(const TemplateValue& v,
                                                   TemplateMeter& meter) {
+  if (v.is_list()) {
+    DS_RETURN_IF_ERROR(meter.Charge(v.as_list().size()));
+    return v.as_list();
+  }
   Value::List out;
-  switch (v.kind()) {
-    case Kind::kUndefined:
-      return out;
-    case Kind::kList:
-      DS_RETURN_IF_ERROR(meter.Charge(v.as_list().size()));
-      return v.as_list();
-    case Kind::kMap:
-      DS_RETURN_IF_ERROR(meter.Charge(v.as_map().size()));
-      for (const auto& entry : v.as_map()) {
-        out.push_back(Value::String(entry.first));
-      }
-      return out;
-    case Kind::kString:
-      DS_RETURN_IF_ERROR(meter.Charge(Utf8Length(v.as_string().text)));
-      for (MarkedText& c : TextCharacters(v.as_string())) {
-        out.push_back(Value::String(std::move(c)));
-      }
-      return out;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat(v.KindName(), " can't be walked over"));
+  TemplateCursor cursor(v);
+  while (true) {
+    DS_ASSIGN_OR_RETURN(auto item, cursor.Next(meter));
+    if (!item) return out;
+    out.push_back(*std::move(item));
   }
-}
-
-absl::StatusOr<TemplateValue> TemplateAttribute(const TemplateValue& v,
-                                                absl::string_view name) {
-  if (v.is_undefined()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", v.name(), "\" is undefined"));
-  }
-  if (v.kind() == Kind::kLoop) {
-    const Value::Loop& loop = v.as_loop();
-    const auto size = static_cast<int64_t>(loop.items->size());
-    const int64_t i = loop.index0;
-    if (name == "index") return Value::Int(i + 1);
-    if (name == "index0") return Value::Int(i);
-    if (name == "revindex") return Value::Int(size - i);
-    if (name == "revindex0") return Value::Int(size - i - 1);
-    if (name == "first") return Value::Bool(i == 0);
-    if (name == "last") return Value::Bool(i + 1 == size);
-    if (name == "length") return Value::Int(size);
-    // Only a recursive for, which is not in the subset, goes deeper.
-    if (name == "depth") return Value::Int(1);
-    if (name == "depth0") return Value::Int(0);
-    if (name == "previtem") {
-      return i > 0 ? (*loop.items)[i - 1] : Value::Undefined("loop.previtem");
-    }
-    if (name == "nextitem") {
-      return i + 1 < size ? (*loop.items)[i + 1]
-                          : Value::Undefined("loop.nextitem");
-    }
-  }
-  if (const Value* found = v.Find(name)) return *found;
-  return Value::Undefined(name);
-}
-
-absl::StatusOr<TemplateValue> TemplatePercent(
-    const MarkedText& format, const TemplateValue::List& arguments,
-    TemplateMeter& meter) {
-  MarkedText out;
-  size_t next = 0;
-  for (size_t pos = 0; pos < format.size(); ++pos) {
-    const size_t percent = std::min(format.text.find('%', pos), format.size());
-    out.Append(format.Substr(pos, percent));
-    if (percent == format.size()) break;
-    pos = percent + 1;
-    const char kind = pos < format.size() ? format.text[pos] : '\0';
-    if (kind == '%') {
-      out.Append("%");
-      continue;
-    }
-    if (kind != 's' && kind != 'd' && kind != 'i' && kind != 'r') {
-      return absl::UnimplementedError(
-          absl::StrCat("format \"%", std::string(kind ? 1 : 0, kind),
-                       "\" is not supported"));
-    }
-    if (next >= arguments.size()) {
-      return absl::InvalidArgumentError("too few arguments for a format");
-    }
-    const Value& v = arguments[next++];
-    if (kind == 's' || kind == 'r') {
-      DS_ASSIGN_OR_RETURN(const MarkedText text, meter.Print(v, kind == 'r'));
-      out.Append(text);
-    } else if (v.is_integral()) {
-      out.Append(absl::StrCat(v.as_int()));
-    } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("%d needs an integer, got ", v.KindName()));
-    }
-    DS_RETURN_IF_ERROR(meter.ChargeText(out.size()));
-  }
-  if (next < arguments.size()) {
-    return absl::InvalidArgumentError("too many arguments for a format");
-  }
-  return meter.Text(std::move(out));
 }
 
 }  // namespace deepslice

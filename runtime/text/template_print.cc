@@ -2,40 +2,21 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/text/template_ast.h"
 #include "runtime/text/template_value.h"
 #include "runtime/text/utf8.h"
+#include "schema/base/float_text.h"
+#include "schema/base/limits.h"
 
 namespace deepslice {
 namespace {
 
 using Kind = TemplateValue::Kind;
-
-// The shortest digits that read back equal, laid out as Python does.
-std::string FloatText(double d) {
-  if (std::isnan(d)) return "nan";
-  if (std::isinf(d)) return d < 0 ? "-inf" : "inf";
-  char buffer[64];
-  const auto end =
-      std::to_chars(buffer, buffer + 64, d, std::chars_format::scientific).ptr;
-  const std::string text(buffer, end);
-  const size_t e = text.find('e');
-  const int exponent = std::atoi(text.c_str() + e + 1);
-  if (exponent < -4 || exponent >= 16) {
-    return absl::StrFormat("%se%c%02d", text.substr(0, e),
-                           exponent < 0 ? '-' : '+', std::abs(exponent));
-  }
-  const auto fixed =
-      std::to_chars(buffer, buffer + 64, d, std::chars_format::fixed).ptr;
-  std::string out(buffer, fixed);
-  if (out.find('.') == std::string::npos) out += ".0";
-  return out;
-}
+using Shape = TemplateValue::Shape;
 
 bool IsPrintable(uint32_t cp) {
   if (cp == ' ') return true;
@@ -115,11 +96,7 @@ void AppendJsonString(const MarkedText& s, bool ascii, MarkedText* out) {
         break;
       default:
         if (c.value < 0x20 || (ascii && c.value >= 0x7F && c.value < 0x10000)) {
-          if (c.value == 0x7F) {
-            out->Append("\x7F", user);
-          } else {
-            out->Append(absl::StrFormat("\\u%04x", c.value), user);
-          }
+          out->Append(absl::StrFormat("\\u%04x", c.value), user);
         } else if (ascii && c.value >= 0x10000) {
           out->Append(
               absl::StrFormat("\\u%04x\\u%04x", 0xD7C0 + (c.value >> 10),
@@ -134,17 +111,32 @@ void AppendJsonString(const MarkedText& s, bool ascii, MarkedText* out) {
   out->Append("\"");
 }
 
+// "[" or "{", what `item` writes for each of `size` members, and the end.
+template <typename Item>
+bool AppendMembers(absl::string_view brackets, size_t size,
+                   const TemplateJsonOptions& o, int depth, MarkedText* out,
+                   Item item) {
+  const auto newline = [&](int d) {
+    if (!o.indent) return;
+    out->Append("\n");
+    for (int i = 0; i < d; ++i) out->Append(*o.indent);
+  };
+  const std::string comma = o.item_separator.value_or(o.indent ? "," : ", ");
+  out->Append(brackets.substr(0, 1));
+  for (size_t i = 0; i < size; ++i) {
+    if (i > 0) out->Append(comma);
+    newline(depth + 1);
+    if (!item(i)) return false;
+    // Beyond what a template may write nothing is asked for any more.
+    if (out->size() > limits::kTemplateOutputBytes) return true;
+  }
+  if (size > 0) newline(depth);
+  out->Append(brackets.substr(1));
+  return true;
+}
+
 bool AppendJson(const TemplateValue& v, const TemplateJsonOptions& o, int depth,
                 MarkedText* out) {
-  const auto newline = [&](int d) {
-    if (o.indent < 0) return;
-    out->Append("\n");
-    out->Append(std::string(static_cast<size_t>(o.indent) * d, ' '));
-  };
-  const std::string item = !o.item_separator.empty() ? o.item_separator
-                           : o.indent >= 0           ? ","
-                                                     : ", ";
-  const std::string key_end = o.key_separator.empty() ? ": " : o.key_separator;
   switch (v.kind()) {
     case Kind::kNone:
       out->Append("null");
@@ -165,19 +157,14 @@ bool AppendJson(const TemplateValue& v, const TemplateJsonOptions& o, int depth,
     case Kind::kString:
       AppendJsonString(v.as_string(), o.ascii, out);
       return true;
-    case Kind::kList: {
-      out->Append("[");
-      bool first = true;
-      for (const TemplateValue& x : v.as_list()) {
-        if (!first) out->Append(item);
-        first = false;
-        newline(depth + 1);
-        if (!AppendJson(x, o, depth + 1, out)) return false;
+    case Kind::kList:
+      if (v.shape() != TemplateValue::Shape::kList && !v.is_tuple()) {
+        return false;
       }
-      if (!first) newline(depth);
-      out->Append("]");
-      return true;
-    }
+      return AppendMembers(
+          "[]", v.as_list().size(), o, depth, out, [&](size_t i) {
+            return AppendJson(v.as_list()[i], o, depth + 1, out);
+          });
     case Kind::kMap: {
       TemplateValue::Map map = v.as_map();
       if (o.sort_keys) {
@@ -186,19 +173,11 @@ bool AppendJson(const TemplateValue& v, const TemplateJsonOptions& o, int depth,
                            return a.first.text < b.first.text;
                          });
       }
-      out->Append("{");
-      bool first = true;
-      for (const auto& [key, value] : map) {
-        if (!first) out->Append(item);
-        first = false;
-        newline(depth + 1);
-        AppendJsonString(key, o.ascii, out);
-        out->Append(key_end);
-        if (!AppendJson(value, o, depth + 1, out)) return false;
-      }
-      if (!first) newline(depth);
-      out->Append("}");
-      return true;
+      return AppendMembers("{}", map.size(), o, depth, out, [&](size_t i) {
+        AppendJsonString(map[i].first, o.ascii, out);
+        out->Append(o.key_separator.value_or(": "));
+        return AppendJson(map[i].second, o, depth + 1, out);
+      });
     }
     default:
       return false;
@@ -230,10 +209,21 @@ MarkedText ToRepr(const TemplateValue& v) {
       return MarkedText(absl::StrCat(v.as_int()));
     case Kind::kFloat:
       return MarkedText(FloatText(v.as_double()));
-    case Kind::kString:
-      return StringRepr(v.as_string());
+    case Kind::kString: {
+      if (!v.is_markup()) return StringRepr(v.as_string());
+      MarkedText out("Markup(");
+      out.Append(StringRepr(v.as_string()));
+      out.Append(")");
+      return out;
+    }
     case Kind::kList: {
-      MarkedText out(v.is_tuple() ? "(" : "[");
+      const absl::string_view name =
+          v.shape() == Shape::kKeys     ? "dict_keys("
+          : v.shape() == Shape::kValues ? "dict_values("
+          : v.shape() == Shape::kItems  ? "dict_items("
+                                        : "";
+      MarkedText out(name);
+      out.Append(v.is_tuple() ? "(" : "[");
       bool first = true;
       for (const TemplateValue& x : v.as_list()) {
         if (!first) out.Append(", ");
@@ -242,6 +232,13 @@ MarkedText ToRepr(const TemplateValue& v) {
       }
       if (v.is_tuple() && v.as_list().size() == 1) out.Append(",");
       out.Append(v.is_tuple() ? ")" : "]");
+      if (!name.empty()) out.Append(")");
+      return out;
+    }
+    case Kind::kMacro: {
+      MarkedText out("<Macro ");
+      out.Append(StringRepr(MarkedText(v.as_macro()->name)));
+      out.Append(">");
       return out;
     }
     case Kind::kMap: {

@@ -4,22 +4,80 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <iterator>
 
+#include "absl/strings/str_format.h"
+#include "runtime/text/python_case.h"
 #include "runtime/text/unicode_class.h"
 #include "runtime/text/utf8.h"
 
 namespace deepslice {
 namespace {
 
-bool IsLetter(uint32_t cp) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(cp))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
+template <size_t n>
+bool InRanges(const CodePointRange (&ranges)[n], uint32_t cp) {
+  const auto* at = std::upper_bound(
+      ranges, ranges + n, cp,
+      [](uint32_t c, const CodePointRange& r) { return c < r.first; });
+  return at != ranges && cp <= (at - 1)->last;
+}
+
+utf8proc_category_t CategoryOf(uint32_t cp) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(cp));
+}
+bool IsLower(uint32_t cp) {
+  return CategoryOf(cp) == UTF8PROC_CATEGORY_LL || InRanges(kOtherLower, cp);
+}
+bool IsUpper(uint32_t cp) {
+  return CategoryOf(cp) == UTF8PROC_CATEGORY_LU || InRanges(kOtherUpper, cp);
+}
+bool IsCased(uint32_t cp) {
+  return CategoryOf(cp) == UTF8PROC_CATEGORY_LT || IsLower(cp) || IsUpper(cp);
+}
+bool IsAlpha(uint32_t cp) {
+  const utf8proc_category_t c = CategoryOf(cp);
+  return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+}
+bool IsDecimal(uint32_t cp) { return CategoryOf(cp) == UTF8PROC_CATEGORY_ND; }
+bool IsDigit(uint32_t cp) { return IsDecimal(cp) || InRanges(kOtherDigit, cp); }
+bool IsPythonNumeric(uint32_t cp) {
+  return IsDecimal(cp) || InRanges(kOtherNumeric, cp);
+}
+
+// What a word may hold beside letters without ending there, for the final
+// sigma.
+bool IsCaseIgnorable(uint32_t cp) {
+  switch (CategoryOf(cp)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
       return true;
     default:
-      return false;
+      return cp == '\'' || cp == '.' || cp == ':' || cp == 0xB7 ||
+             cp == 0x2018 || cp == 0x2019 || cp == 0x2024 || cp == 0x2027;
   }
+}
+
+// Whether the sigma at s[pos] ends a word.
+bool IsFinalSigma(absl::string_view s, size_t pos) {
+  size_t before = pos;
+  bool after_letter = false;
+  while (before > 0 && !after_letter) {
+    before = PreviousUtf8(s, before);
+    const uint32_t cp = DecodeUtf8(s, before).value;
+    if (IsCaseIgnorable(cp)) continue;
+    after_letter = IsCased(cp);
+    break;
+  }
+  if (!after_letter) return false;
+  for (size_t at = pos + 2; at < s.size();) {
+    const CodePoint c = DecodeUtf8(s, at);
+    at += c.size;
+    if (!IsCaseIgnorable(c.value)) return !IsCased(c.value);
+  }
+  return true;
 }
 
 // Borders of lines that str.splitlines knows; "\r\n" is one.
@@ -43,15 +101,49 @@ void AppendCodePoint(uint32_t cp, bool user, MarkedText* out) {
   out->Append(text, user);
 }
 
+const SpecialCase* FindSpecial(uint32_t cp) {
+  const auto* end = std::end(kSpecialCases);
+  const auto* at = std::lower_bound(
+      std::begin(kSpecialCases), end, cp,
+      [](const SpecialCase& s, uint32_t c) { return s.code_point < c; });
+  return at != end && at->code_point == cp ? at : nullptr;
+}
+
 void AppendUpper(uint32_t cp, bool title, bool user, MarkedText* out) {
-  if (cp == 0xDF) {
-    out->Append(title ? "Ss" : "SS", user);
+  if (const SpecialCase* special = FindSpecial(cp)) {
+    out->Append(title ? special->title : special->upper, user);
     return;
   }
   const auto c = static_cast<utf8proc_int32_t>(cp);
   AppendCodePoint(
       static_cast<uint32_t>(title ? utf8proc_totitle(c) : utf8proc_toupper(c)),
       user, out);
+}
+
+// The code point at s[pos] in lower case.
+void AppendLower(const MarkedText& s, size_t pos, uint32_t cp,
+                 MarkedText* out) {
+  const bool user = s.marks[pos];
+  if (cp == 0x130) {  // capital I with a dot: an i, and a dot
+    out->Append("i\u0307", user);
+  } else if (cp == 0x3A3 && IsFinalSigma(s.text, pos)) {
+    AppendCodePoint(0x3C2, user, out);
+  } else {
+    AppendCodePoint(static_cast<uint32_t>(
+                        utf8proc_tolower(static_cast<utf8proc_int32_t>(cp))),
+                    user, out);
+  }
+}
+
+void AppendFolded(uint32_t cp, bool user, MarkedText* out) {
+  utf8proc_int32_t folded[8];
+  int last_class = 0;
+  const auto n =
+      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(cp), folded, 8,
+                              UTF8PROC_CASEFOLD, &last_class);
+  for (int i = 0; i < n; ++i) {
+    AppendCodePoint(static_cast<uint32_t>(folded[i]), user, out);
+  }
 }
 
 }  // namespace
@@ -113,13 +205,15 @@ std::vector<MarkedText> SplitText(const MarkedText& s,
     return out;
   }
   // By white space: from the right, words are looked for backwards.
-  MarkedText rest = StripText(s, true, true);
+  // The side where the words are counted from has none left over.
+  MarkedText rest = StripText(s, !from_right, from_right);
   while (rest.size() > 0) {
     size_t pos = from_right ? rest.size() : 0;
     if (full()) {
       out.push_back(rest);
       break;
     }
+    if (from_right && StripText(rest, true, false).size() == 0) break;
     if (from_right) {
       while (pos > 0) {
         const size_t previous = PreviousUtf8(rest.text, pos);
@@ -152,7 +246,7 @@ std::vector<MarkedText> SplitText(const MarkedText& s,
   return out;
 }
 
-std::vector<MarkedText> SplitTextLines(const MarkedText& s) {
+std::vector<MarkedText> SplitTextLines(const MarkedText& s, bool keep_ends) {
   std::vector<MarkedText> out;
   size_t begin = 0;
   for (size_t pos = 0; pos < s.size();) {
@@ -161,7 +255,7 @@ std::vector<MarkedText> SplitTextLines(const MarkedText& s) {
     pos += c.size;
     if (!IsLineBreak(c.value)) continue;
     if (c.value == '\r' && pos < s.size() && s.text[pos] == '\n') ++pos;
-    out.push_back(s.Substr(begin, end));
+    out.push_back(s.Substr(begin, keep_ends ? pos : end));
     begin = pos;
   }
   if (begin < s.size()) out.push_back(s.Substr(begin, s.size()));
@@ -200,20 +294,26 @@ MarkedText ChangeCase(const MarkedText& s, TextCase to) {
     const CodePoint c = DecodeUtf8(s.text, pos);
     const bool user = s.marks[pos];
     const bool upper =
-        to == TextCase::kUpper || (to != TextCase::kLower && !in_word);
-    if (upper) {
-      AppendUpper(c.value, to != TextCase::kUpper, user, &out);
+        to == TextCase::kUpper ||
+        (to == TextCase::kSwap ? IsLower(c.value)
+                               : to != TextCase::kLower && !in_word);
+    if (to == TextCase::kFold) {
+      AppendFolded(c.value, user, &out);
+    } else if (upper) {
+      AppendUpper(c.value,
+                  to == TextCase::kTitle || to == TextCase::kCapitalize, user,
+                  &out);
+    } else if (to != TextCase::kSwap || IsUpper(c.value)) {
+      AppendLower(s, pos, c.value, &out);
     } else {
-      AppendCodePoint(static_cast<uint32_t>(utf8proc_tolower(
-                          static_cast<utf8proc_int32_t>(c.value))),
-                      user, &out);
+      out.Append(s.Substr(pos, pos + c.size));
     }
     switch (to) {
       case TextCase::kCapitalize:
         in_word = true;
         break;
       case TextCase::kTitle:
-        in_word = IsLetter(c.value);
+        in_word = IsCased(c.value);
         break;
       case TextCase::kJinjaTitle:
         in_word =
@@ -222,6 +322,67 @@ MarkedText ChangeCase(const MarkedText& s, TextCase to) {
         break;
       default:
         break;
+    }
+    pos += c.size;
+  }
+  return out;
+}
+
+std::optional<bool> TextPredicate(absl::string_view text,
+                                  absl::string_view name) {
+  bool (*each)(uint32_t) = nullptr;
+  if (name == "isalpha") each = IsAlpha;
+  if (name == "isdecimal") each = IsDecimal;
+  if (name == "isdigit") each = IsDigit;
+  if (name == "isnumeric") each = IsPythonNumeric;
+  if (name == "isspace") each = IsPythonSpace;
+  if (name == "isalnum") {
+    each = [](uint32_t cp) { return IsAlpha(cp) || IsPythonNumeric(cp); };
+  }
+  if (name == "isascii") {
+    return std::all_of(text.begin(), text.end(),
+                       [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+  }
+  const bool lower = name == "islower", upper = name == "isupper";
+  const bool title = name == "istitle";
+  if (!each && !lower && !upper && !title) return std::nullopt;
+  bool cased = false, previous = false;
+  for (size_t pos = 0; pos < text.size();) {
+    const CodePoint c = DecodeUtf8(text, pos);
+    pos += c.size;
+    if (each) {
+      if (!each(c.value)) return false;
+      continue;
+    }
+    const bool is_lower = IsLower(c.value);
+    const bool is_cased = IsCased(c.value);
+    const bool is_title = CategoryOf(c.value) == UTF8PROC_CATEGORY_LT;
+    if (title && is_cased && previous != is_lower) return false;
+    if (lower && is_cased && !is_lower) return false;
+    if (upper && is_cased && (is_lower || is_title)) return false;
+    cased = cased || is_cased;
+    previous = is_cased;
+  }
+  return each ? !text.empty() : cased;
+}
+
+bool IsPythonWord(uint32_t cp) {
+  return cp == '_' || IsAlpha(cp) || IsPythonNumeric(cp);
+}
+
+MarkedText AsciiText(const MarkedText& s) {
+  MarkedText out;
+  for (size_t pos = 0; pos < s.size();) {
+    const CodePoint c = DecodeUtf8(s.text, pos);
+    const bool user = s.marks[pos];
+    if (c.value < 0x80) {
+      out.Append(s.Substr(pos, pos + c.size));
+    } else if (c.value < 0x100) {
+      out.Append(absl::StrFormat("\\x%02x", c.value), user);
+    } else if (c.value < 0x10000) {
+      out.Append(absl::StrFormat("\\u%04x", c.value), user);
+    } else {
+      out.Append(absl::StrFormat("\\U%08x", c.value), user);
     }
     pos += c.size;
   }

@@ -14,6 +14,9 @@ namespace deepslice {
 // str.isspace of one code point: White_Space and four separators.
 bool IsPythonSpace(uint32_t cp);
 
+// \w of Python's re for one code point: alphanumeric, or an underscore.
+bool IsPythonWord(uint32_t cp);
+
 // Takes white space, or the code points of `chars`, off the ends.
 MarkedText StripText(const MarkedText& s, bool left, bool right,
                      std::optional<absl::string_view> chars = std::nullopt);
@@ -28,15 +31,31 @@ std::vector<MarkedText> SplitText(const MarkedText& s,
                                   std::optional<absl::string_view> separator,
                                   int64_t most, bool from_right);
 // str.splitlines.
-std::vector<MarkedText> SplitTextLines(const MarkedText& s);
+std::vector<MarkedText> SplitTextLines(const MarkedText& s,
+                                       bool keep_ends = false);
 
 // str.replace; `count` < 0: all.
 MarkedText ReplaceText(const MarkedText& s, absl::string_view from,
                        const MarkedText& to, int64_t count);
 
-enum class TextCase { kUpper, kLower, kCapitalize, kTitle, kJinjaTitle };
-// One code point for one, but for sharp s, whose capital is SS.
+enum class TextCase {
+  kUpper,
+  kLower,
+  kCapitalize,
+  kTitle,
+  kJinjaTitle,
+  kSwap,
+  kFold
+};
+// Full case mapping: a code point may become several.
 MarkedText ChangeCase(const MarkedText& s, TextCase to);
+
+// str.isalpha and kin; nullopt for other names.
+std::optional<bool> TextPredicate(absl::string_view text,
+                                  absl::string_view name);
+
+// What is not ASCII as \xhh, \uhhhh or \Uhhhhhhhh.
+MarkedText AsciiText(const MarkedText& s);
 
 // Positions that [start:stop:step] selects of `size` things; step is not 0.
 std::vector<int64_t> SliceIndices(int64_t size, std::optional<int64_t> start,

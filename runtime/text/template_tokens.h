@@ -74,6 +74,35 @@ class TemplateTokens {
     return absl::InvalidArgumentError(
         absl::StrCat("line ", t.line, ": expected ", what, ", found ", found));
   }
+  // Where names that are taken from now on are remembered from.
+  size_t Position() const { return pos_; }
+  // Whether a name was taken at or behind `start` that is no attribute.
+  bool NamedSince(size_t start, absl::string_view name) const {
+    for (size_t i = start; i < pos_; ++i) {
+      if (tokens_[i].kind == Kind::kName && tokens_[i].text == name &&
+          !(i > 0 && tokens_[i - 1].kind == Kind::kOperator &&
+            tokens_[i - 1].text == ".")) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // In soft parts, which may never run, unknown filters and tests are errors
+  // only when they do. Until the result goes out of scope.
+  class Softness {
+   public:
+    Softness(bool* flag, bool soft) : flag_(flag), was_(*flag) { *flag = soft; }
+    ~Softness() { *flag_ = was_; }
+    Softness(const Softness&) = delete;
+
+   private:
+    bool* flag_;
+    bool was_;
+  };
+  Softness Soften(bool soft) { return Softness(&soft_, soft); }
+  bool soft() const { return soft_; }
+
   static absl::Status Unknown(int line, absl::string_view what) {
     return absl::UnimplementedError(
         absl::StrCat("line ", line, ": ", what, " is not supported"));
@@ -82,6 +111,7 @@ class TemplateTokens {
  private:
   std::vector<TemplateToken> tokens_;
   size_t pos_ = 0;
+  bool soft_ = false;
 };
 
 // One expression; `allow_tuple`: "a, b" without parentheses as well.
@@ -90,9 +120,11 @@ absl::StatusOr<TemplateExprPtr> ParseTemplateExpr(TemplateTokens& tokens,
                                                   bool allow_tuple = false,
                                                   bool allow_if = true);
 
-// The "| filter" parts that follow `input`.
+// The "| filter" parts that follow `input`; `inline_start`: the first one
+// without its "|".
 absl::StatusOr<TemplateExprPtr> ParseTemplateFilters(TemplateTokens& tokens,
-                                                     TemplateExprPtr input);
+                                                     TemplateExprPtr input,
+                                                     bool inline_start = false);
 
 }  // namespace deepslice
 

@@ -3,11 +3,14 @@
 #define DEEPSLICE_RUNTIME_TEXT_TEMPLATE_VALUE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace deepslice {
@@ -41,7 +44,11 @@ struct MarkedText {
   }
 };
 
-// An immutable value; copies share what they hold. Only a namespace changes.
+class TemplateMeter;
+class TemplateLoop;
+
+// An immutable value; copies share what they hold. Only a namespace changes,
+// and what is walked over once: an iterator, a loop, a joiner, a cycler.
 class TemplateValue {
  public:
   enum class Kind {
@@ -57,13 +64,28 @@ class TemplateValue {
     kLoop,
     kMacro,
     kFunction,
+    kMethod,    // of a value: x.items without a call
+    kIterator,  // what filters like map give: items that come once
+    kState,     // a joiner or a cycler
   };
+  // Python's types that hold items in a row.
+  // kGroup is the tuple of two that groupby gives.
+  enum class Shape { kList, kTuple, kGroup, kRange, kKeys, kValues, kItems };
   using List = std::vector<TemplateValue>;
   using Map = std::vector<std::pair<MarkedText, TemplateValue>>;
-  // What `loop` shows in one pass of a for.
-  struct Loop {
+  // Gives the next item, nullopt behind the last one.
+  using Source = std::function<absl::StatusOr<std::optional<TemplateValue>>(
+      TemplateMeter&)>;
+  struct Method {
+    std::string name;
+    // One value, but its type is not complete here.
+    std::shared_ptr<const TemplateValue> subject;
+  };
+  // Of joiner(separator) and cycler(items).
+  struct State {
+    std::string name;
     std::shared_ptr<const List> items;
-    int64_t index0 = 0;
+    size_t at = 0;
   };
 
   TemplateValue() = default;  // undefined, without a name
@@ -76,14 +98,21 @@ class TemplateValue {
   static TemplateValue String(absl::string_view text) {
     return String(MarkedText(text));
   }
-  static TemplateValue MakeList(List items, bool tuple = false);
+  // A string that `safe` or `escape` made: others are escaped for HTML where
+  // they are added to it.
+  static TemplateValue Markup(MarkedText text);
+  static TemplateValue MakeList(List items, Shape shape = Shape::kList);
   static TemplateValue MakeMap(Map map);
   static TemplateValue Namespace(Map map);
-  static TemplateValue MakeLoop(Loop loop);
-  // The same loop in another pass.
-  TemplateValue AtPass(int64_t index0) const;
+  static TemplateValue MakeLoop(std::shared_ptr<TemplateLoop> loop);
+  // The macro, or (caller) the body of a call block.
   static TemplateValue Macro(const TemplateStatement* macro);
   static TemplateValue Function(absl::string_view name);
+  static TemplateValue MakeMethod(TemplateValue subject,
+                                  absl::string_view name);
+  // `over` is what `source` walks over: it bounds the iterator's depth.
+  static TemplateValue Iterator(Source source, const TemplateValue& over);
+  static TemplateValue MakeState(absl::string_view name, List items);
 
   Kind kind() const { return kind_; }
   bool is_undefined() const { return kind_ == Kind::kUndefined; }
@@ -96,14 +125,22 @@ class TemplateValue {
     return kind_ == Kind::kInt || kind_ == Kind::kBool;
   }
   bool is_number() const { return is_integral() || kind_ == Kind::kFloat; }
-  bool is_tuple() const { return tuple_; }
+  Shape shape() const { return shape_; }
+  bool is_tuple() const {
+    return shape_ == Shape::kTuple || shape_ == Shape::kGroup;
+  }
+  bool is_markup() const { return markup_; }
 
   // Levels of containers in each other, and roughly how much work it is to walk
   // all of them (what is shared counts each time). TemplateMeter bounds both.
   int depth() const { return depth_; }
   uint64_t weight() const { return weight_; }
-  // Whether a namespace is reachable from here.
-  bool holds_namespace() const { return holds_namespace_; }
+  // Whether something that changes and holds values is reachable from here: in
+  // a namespace it could come to hold itself, and would never be freed.
+  bool holds_mutable() const { return holds_mutable_; }
+  // Whether str() of it is the same in every Python process: not of iterators,
+  // functions and methods, whose text is an address.
+  bool has_text() const { return has_text_; }
 
   // Unchecked: meaningful for the kind they name.
   int64_t as_int() const { return int_; }
@@ -113,8 +150,13 @@ class TemplateValue {
   const MarkedText& as_string() const { return Data<MarkedText>(); }
   const List& as_list() const { return Data<List>(); }
   const Map& as_map() const { return Data<Map>(); }
-  const Loop& as_loop() const { return Data<Loop>(); }
+  TemplateLoop& as_loop() const {
+    return *static_cast<TemplateLoop*>(data_.get());
+  }
   const TemplateStatement* as_macro() const { return macro_; }
+  const Method& as_method() const { return Data<Method>(); }
+  const Source& as_iterator() const { return Data<Source>(); }
+  State& as_state() const { return *static_cast<State*>(data_.get()); }
   // Of an undefined value or a function.
   absl::string_view name() const {
     return data_ ? absl::string_view(Data<MarkedText>().text) : "";
@@ -137,8 +179,10 @@ class TemplateValue {
   void Account(const TemplateValue& child);
 
   Kind kind_ = Kind::kUndefined;
-  bool tuple_ = false;
-  bool holds_namespace_ = false;
+  Shape shape_ = Shape::kList;
+  bool markup_ = false;
+  bool holds_mutable_ = false;
+  bool has_text_ = true;
   int depth_ = 1;
   uint64_t weight_ = 1;
   union {
@@ -146,11 +190,28 @@ class TemplateValue {
     double float_;
     const TemplateStatement* macro_;
   };
-  // MarkedText, List, Map or Loop, as the kind says.
+  // MarkedText, List, Map, TemplateLoop, ..., as the kind says.
   std::shared_ptr<void> data_;
 };
 
 bool operator==(const TemplateValue& a, const TemplateValue& b);
+
+// Walks over a value's items as Python's iter() does: those of a list in
+// order, keys of a mapping, characters of a string, nothing of undefined, what
+// is left of an iterator.
+class TemplateCursor {
+ public:
+  explicit TemplateCursor(TemplateValue over) : over_(std::move(over)) {}
+  // nullopt behind the last item; InvalidArgument for what has no items.
+  absl::StatusOr<std::optional<TemplateValue>> Next(TemplateMeter& meter);
+
+ private:
+  TemplateValue over_;
+  size_t at_ = 0;
+};
+
+// The length that Python's len() gives; nullopt for what has none.
+std::optional<int64_t> TemplateLength(const TemplateValue& v);
 
 // Python's str(): what an output tag writes.
 MarkedText ToText(const TemplateValue& v);
@@ -158,11 +219,11 @@ MarkedText ToText(const TemplateValue& v);
 MarkedText ToRepr(const TemplateValue& v);
 
 struct TemplateJsonOptions {
-  int indent = -1;  // none
+  std::optional<std::string> indent;  // of a level
   bool ascii = false;
   bool sort_keys = false;
-  std::string item_separator;  // empty: Python's default
-  std::string key_separator;
+  std::optional<std::string> item_separator;  // else Python's default
+  std::optional<std::string> key_separator;
 };
 // Python's json.dumps. False when the value holds something without a JSON
 // form.

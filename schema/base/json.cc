@@ -1,11 +1,11 @@
 #include "schema/base/json.h"
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/str_format.h"
+#include "schema/base/float_text.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
@@ -246,14 +246,7 @@ void Append(const Value& v, int indent, int depth, std::string* out) {
         out->append("null");
         return;
       }
-      char buffer[64];
-      const auto end =
-          std::to_chars(buffer, buffer + sizeof(buffer), v.as_double()).ptr;
-      const absl::string_view text(buffer, end - buffer);
-      out->append(text.data(), text.size());
-      if (text.find_first_of(".e") == absl::string_view::npos) {
-        out->append(".0");
-      }
+      out->append(FloatText(v.as_double()));
       return;
     }
     case Kind::kString:

@@ -96,8 +96,8 @@ struct ParseOptions {
 // error.
 absl::StatusOr<Value> Parse(absl::string_view text, ParseOptions options = {});
 
-// Compact when indent < 0, else one member a line. Doubles print as the
-// shortest text that reads back equal; bytes that are not UTF-8 as U+FFFD.
+// Compact when indent < 0, else one member a line. Doubles print as
+// FloatText has them, which reads back equal; bytes that are not UTF-8 as U+FFFD.
 std::string Write(const Value& v, int indent = -1);
 
 }  // namespace deepslice::json

@@ -65,5 +65,23 @@ TEST(Json, WritesBadUtf8AsReplacement) {
             "\"a\xef\xbf\xbd\\n\\u0001\"");
 }
 
+TEST(JsonWrite, DoublesPrintAsPythonHasThem) {
+  for (const auto& [d, text] : std::vector<std::pair<double, std::string>>{
+           {0.1, "0.1"},
+           {5000, "5000.0"},
+           {-0.0, "-0.0"},
+           {1e-4, "0.0001"},
+           {1e-5, "1e-05"},
+           {1.25e-7, "1.25e-07"},
+           {9007199254740993, "9007199254740992.0"},
+           {1e15, "1000000000000000.0"},
+           {1e16, "1e+16"},
+           {12345678901234567890.0, "1.2345678901234567e+19"},
+           {5e-324, "5e-324"},
+           {1.7976931348623157e308, "1.7976931348623157e+308"}}) {
+    EXPECT_EQ(Write(Value(d)), text);
+  }
+}
+
 }  // namespace
 }  // namespace deepslice::json
