@@ -170,7 +170,7 @@ TEST(GpuPlans, RefusesWhatTheNamedCardCannotHold) {
       CheckDeviceMemory(gpu, Pointers(graphs), weights, ceilings),
       kFailedPrecondition,
       "target sm_90a: rank 0 needs 3.00 GB (weights 3.00, arena 0.00, cache "
-      "0.00), the card that --target names has 2.99; use more ranks");
+      "0.00), the GPU (--target, --device-memory) has 2.99; use more ranks");
 }
 
 }  // namespace
