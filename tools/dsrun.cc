@@ -257,6 +257,10 @@ int Main(int argc, char** argv) {
   if (!parsed->has_value()) return kExitDone;
   const DsrunOptions& options = **parsed;
 
+  if (options.verb == DsrunOptions::Verb::kTemplate) {
+    const absl::Status status = RenderTemplate(options);
+    return status.ok() ? kExitDone : fail(status);
+  }
   if (options.verb == DsrunOptions::Verb::kTokenize) {
     const absl::Status status = Tokenize(options);
     return status.ok() ? kExitDone : fail(status);

@@ -1,65 +1,37 @@
 // --chat: one turn, or a conversation in the terminal.
-#include <errno.h>
-#include <poll.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/text/chat_encode.h"
-#include "runtime/text/chat_template.h"
 #include "schema/base/status_macros.h"
+#include "tools/chat_lines.h"
+#include "tools/chat_setup.h"
+#include "tools/command_line.h"
 #include "tools/dsrun_answer.h"
 #include "tools/dsrun_work.h"
 
 namespace deepslice {
 namespace {
 
-// The text of a special token, "" where the model has none.
-std::string TokenText(const Tokenizer& tokenizer, int32_t id) {
-  return id < 0 ? "" : tokenizer.IdToToken(id);
-}
+constexpr char kHelp[] =
+    "  /help         this list\n"
+    "  /reset        forget the conversation\n"
+    "  /system TEXT  change the system message; without TEXT, drop it\n"
+    "  /exit         leave, as does Ctrl-D\n"
+    "A line that ends in \\ goes on in the next one. Ctrl-C stops an answer; "
+    "at the\nprompt it leaves.\n";
 
-enum class LineResult { kLine, kEnd, kInterrupted };
-
-// Lines of stdin, waited for together with SIGINT.
-class LineReader {
- public:
-  // A line without its end; kEnd at the end of stdin, kInterrupted by SIGINT.
-  LineResult Read(std::string* line) {
-    while (true) {
-      const size_t end = pending_.find('\n');
-      if (end != std::string::npos || (at_end_ && !pending_.empty())) {
-        *line = pending_.substr(0, end);
-        pending_.erase(0, end == std::string::npos ? end : end + 1);
-        if (!line->empty() && line->back() == '\r') line->pop_back();
-        return LineResult::kLine;
-      }
-      if (at_end_) return LineResult::kEnd;
-      pollfd polled[] = {{STDIN_FILENO, POLLIN, 0}, {InterruptFd(), POLLIN, 0}};
-      if (poll(polled, 2, -1) < 0 && errno != EINTR) return LineResult::kEnd;
-      if (TakeInterrupt()) return LineResult::kInterrupted;
-      if (polled[0].revents == 0) continue;
-      char bytes[4096];
-      const ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
-      if (n > 0) {
-        pending_.append(bytes, n);
-      } else if (n == 0 || errno != EINTR) {
-        at_end_ = true;
-      }
-    }
-  }
-
- private:
-  std::string pending_;
-  bool at_end_ = false;
-};
+// Tokens that an answer should have room for, where -n does not say.
+constexpr int64_t kRoom = 128;
 
 double PerSecond(size_t tokens, absl::Duration time) {
   const double seconds = absl::ToDoubleSeconds(time);
@@ -68,7 +40,7 @@ double PerSecond(size_t tokens, absl::Duration time) {
 
 class ChatWork final : public Work {
  public:
-  explicit ChatWork(const DsrunOptions& o) : options_(o) {}
+  explicit ChatWork(const DsrunOptions& o) : options_(o), system_(o.system) {}
 
   absl::StatusOr<RunLimits> Limits(const Plan& plan) override {
     // One answer, in beams where the plan says so.
@@ -78,60 +50,86 @@ class ChatWork final : public Work {
   absl::Status Run(Session& session) override;
 
  private:
+  enum class Next { kGoOn, kLeave };
+
   // Answers the conversation so far and adds the answer to it.
   absl::Status Turn(Session& session, bool tell_rates);
+  // Its prompt. Leaves the oldest turns out of the conversation, and says so,
+  // when they would leave the answer too little room.
+  absl::StatusOr<std::vector<int32_t>> Prompt(Session& session);
+  absl::StatusOr<std::vector<int32_t>> Encode(Session& session);
+  bool DropOldestTurn();
   absl::Status Converse(Session& session);
-  void Reset();
+  // What a line that starts with "/" asks for; false when it is a message.
+  bool Command(absl::string_view line, Next* next);
 
   const DsrunOptions options_;
-  std::unique_ptr<ChatTemplate> template_;
-  RenderOptions render_;
-  std::vector<ChatMessage> messages_;
+  std::optional<std::string> system_;
+  ChatSetup setup_;
+  std::vector<ChatMessage> messages_;  // without the system message
 };
 
-void ChatWork::Reset() {
-  messages_.clear();
-  if (options_.system.has_value()) {
-    messages_.push_back({"system", *options_.system});
-  }
-}
-
 absl::Status ChatWork::Run(Session& session) {
-  const fb::Plan& plan = session.plan().fb();
-  if (plan.chat_template() == nullptr || plan.chat_template()->size() == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(session.folder(),
-                     ": the plan holds no chat template, its checkpoint "
-                     "had none; use -p without --chat"));
-  }
+  // The template first: a plan without one is told so whatever else it lacks.
+  DS_ASSIGN_OR_RETURN(setup_, MakeChatSetup(session.plan(), session.folder(),
+                                            nullptr, options_));
   DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
-  auto parsed = ChatTemplate::Parse(absl::string_view(
-      plan.chat_template()->data(), plan.chat_template()->size()));
-  DS_RETURN_IF_ERROR(
-      Annotate(parsed.status(), session.folder(), ": chat template"));
-  template_ = *std::move(parsed);
-  if (plan.template_tokens() != nullptr) {
-    for (const fb::NamedText* t : *plan.template_tokens()) {
-      render_.tokens.emplace_back(t->name()->str(), t->text()->str());
-    }
-  } else {
-    render_.tokens = {
-        {"bos_token", TokenText(*tokenizer, tokenizer->bos_id())},
-        {"eos_token", TokenText(*tokenizer, tokenizer->eos_id())}};
-  }
-  Reset();
+  DS_ASSIGN_OR_RETURN(setup_, MakeChatSetup(session.plan(), session.folder(),
+                                            tokenizer, options_));
   if (!options_.prompt.has_value()) return Converse(session);
   messages_.push_back({"user", *options_.prompt});
   return Turn(session, /*tell_rates=*/false);
 }
 
-absl::Status ChatWork::Turn(Session& session, bool tell_rates) {
+absl::StatusOr<std::vector<int32_t>> ChatWork::Encode(Session& session) {
   DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
-  auto pieces = template_->Render(messages_, render_);
-  DS_RETURN_IF_ERROR(
-      Annotate(pieces.status(), session.folder(), ": chat template"));
-  DS_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
-                      EncodeChat(*tokenizer, *pieces));
+  std::vector<ChatMessage> messages = messages_;
+  if (system_.has_value()) {
+    messages.insert(messages.begin(), ChatMessage{"system", *system_});
+  }
+  DS_ASSIGN_OR_RETURN(const auto pieces,
+                      RenderChat(setup_, MessagesAsJson(messages)));
+  return EncodeChat(*tokenizer, pieces);
+}
+
+bool ChatWork::DropOldestTurn() {
+  // The next turn starts with the user's next message.
+  for (size_t i = 1; i < messages_.size(); ++i) {
+    if (messages_[i].role != "user") continue;
+    messages_.erase(messages_.begin(),
+                    messages_.begin() + static_cast<ptrdiff_t>(i));
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::vector<int32_t>> ChatWork::Prompt(Session& session) {
+  const int64_t ceiling = session.max_seq_len();
+  const std::optional<int64_t>& typed = options_.generation.max_new_tokens;
+  const int64_t room = typed.value_or(std::min(kRoom, ceiling / 4));
+  const std::vector<ChatMessage> whole = messages_;
+  DS_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, Encode(session));
+  const size_t before = prompt.size();
+  int dropped = 0;
+  while (static_cast<int64_t>(prompt.size()) + room > ceiling &&
+         DropOldestTurn()) {
+    ++dropped;
+    DS_ASSIGN_OR_RETURN(prompt, Encode(session));
+  }
+  if (static_cast<int64_t>(prompt.size()) + typed.value_or(1) > ceiling) {
+    messages_ = whole;  // it will be refused: nothing need be forgotten
+  } else if (dropped > 0) {
+    absl::FPrintF(stderr,
+                  "note: %d tokens and %d for the answer exceed the sequence "
+                  "ceiling of %d: the oldest %d turn(s) are left out, %d "
+                  "tokens stay\n",
+                  before, room, ceiling, dropped, prompt.size());
+  }
+  return prompt;
+}
+
+absl::Status ChatWork::Turn(Session& session, bool tell_rates) {
+  DS_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, Prompt(session));
   DS_ASSIGN_OR_RETURN(Answer answer, AnswerPrompt(session, prompt, options_));
   DS_RETURN_IF_ERROR(EndLine(answer.text));
   if (tell_rates) {
@@ -150,35 +148,71 @@ absl::Status ChatWork::Turn(Session& session, bool tell_rates) {
   return absl::OkStatus();
 }
 
+bool ChatWork::Command(absl::string_view line, Next* next) {
+  *next = Next::kGoOn;
+  const size_t end = std::min(line.find(' '), line.size());
+  const absl::string_view word = line.substr(0, end);
+  const absl::string_view rest = absl::StripAsciiWhitespace(line.substr(end));
+  if (word == "/system") {
+    if (rest.empty()) {
+      system_.reset();
+    } else {
+      system_ = std::string(rest);
+    }
+    return true;
+  }
+  if (!rest.empty()) return false;
+  if (word == "/exit" || word == "/quit" || word == "/bye") {
+    *next = Next::kLeave;
+    return true;
+  }
+  if (word == "/reset" || word == "/clear") {
+    messages_.clear();
+    return true;
+  }
+  if (word == "/help" || word == "/?") {
+    absl::FPrintF(stderr, "%s", kHelp);
+    return true;
+  }
+  // A slash and a word is a slip; a path or a sentence is a message.
+  if (word.size() > 1 && std::all_of(word.begin() + 1, word.end(), [](char c) {
+        return absl::ascii_isalpha(c);
+      })) {
+    absl::FPrintF(stderr, "%s: no such command; /help lists them\n",
+                  std::string(word));
+    return true;
+  }
+  return false;
+}
+
 absl::Status ChatWork::Converse(Session& session) {
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  if (terminal) {
+  ChatLines lines;
+  if (lines.is_terminal()) {
     absl::FPrintF(stderr,
-                  "/reset forgets the conversation, Ctrl-C stops an answer, "
-                  "Ctrl-D or /exit ends\n");
+                  "%s: %d tokens at most. /help lists commands, Ctrl-C stops "
+                  "an answer, Ctrl-D leaves.\n",
+                  OneLine(session.folder()), session.max_seq_len());
   }
   DS_RETURN_IF_ERROR(HandleInterrupts());
-  LineReader reader;
   while (true) {
-    if (terminal) absl::FPrintF(stderr, "> ");
-    std::string line;
-    const LineResult result = reader.Read(&line);
-    if (result != LineResult::kLine) {
-      if (terminal) absl::FPrintF(stderr, "\n");
-      return result == LineResult::kEnd ? absl::OkStatus()
-                                        : absl::CancelledError("interrupted");
+    std::string message;
+    const ChatLines::Result result = lines.Read(&message);
+    if (result != ChatLines::Result::kMessage) {
+      if (lines.is_terminal()) absl::FPrintF(stderr, "\n");
+      return result == ChatLines::Result::kEnd
+                 ? absl::OkStatus()
+                 : absl::CancelledError("interrupted");
     }
-    const absl::string_view text = absl::StripAsciiWhitespace(line);
+    const absl::string_view text = absl::StripAsciiWhitespace(message);
     if (text.empty()) continue;
-    if (text == "/exit" || text == "/quit") return absl::OkStatus();
-    if (text == "/reset") {
-      Reset();
+    if (Next next; absl::StartsWith(text, "/") && Command(text, &next)) {
+      if (next == Next::kLeave) return absl::OkStatus();
       continue;
     }
     TakeInterrupt();  // one that came while nothing ran
-    messages_.push_back({"user", line});
+    messages_.push_back({"user", std::move(message)});
     const absl::Status status = Turn(session, /*tell_rates=*/true);
-    if (absl::IsFailedPrecondition(status) && terminal) {
+    if (absl::IsFailedPrecondition(status) && lines.is_terminal()) {
       // Too long, or the template refuses: the next line may be better.
       messages_.pop_back();
       absl::FPrintF(stderr, "dsrun: %s; /reset starts anew\n",

@@ -20,6 +20,7 @@ constexpr char kOverview[] =
     "flags:\n"
     "  bench     how many tokens a second, reading and generating\n"
     "  chat      the same as --chat\n"
+    "  template  the prompt that a conversation becomes\n"
     "  tune      picks the GPU's matrix products ahead of the first run\n"
     "  tokenize  what a tokenizer makes of texts (PLAN or a tokenizer.json)";
 
@@ -104,7 +105,7 @@ absl::StatusOr<bool> ParseApp(CLI::App& app,
   return ReadCommandLine(
       app, std::move(arguments),
       {.flags = {"--rank", "--world-size", "--local-rank", "--spawn"},
-       .verbs = {"bench", "chat", "tokenize", "tune"}});
+       .verbs = {"bench", "chat", "template", "tokenize", "tune"}});
 }
 
 absl::Status ParseIds(const std::string& text,
@@ -127,6 +128,21 @@ absl::Status ParseIds(const std::string& text,
   return absl::OkStatus();
 }
 
+// What a chat template is told; `chat`: the flag that they need, or null.
+void AddTemplateFlags(CLI::App& app, CLI::Option* chat, DsrunOptions& o) {
+  auto* chosen = app.add_option(
+      "--chat-template,--chat-template-file", o.chat_template,
+      "Name of one of the plan's templates, or a file; default the plan's "
+      "default");
+  auto* args = app.add_option(
+      "--template-args,--chat-template-kwargs", o.template_args,
+      "JSON object of what the template may ask for beside the messages, "
+      "such as {\"enable_thinking\": false}");
+  if (chat == nullptr) return;
+  chosen->needs(chat);
+  args->needs(chat);
+}
+
 absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
                                    DsrunOptions& o) {
   CLI::App app(kOverview, "dsrun");
@@ -140,6 +156,7 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
                             "-p, else a conversation in the terminal");
   app.add_option("--system", o.system, "System message of the chat")
       ->needs(chat);
+  AddTemplateFlags(app, chat, o);
   auto* prompt_ids =
       app.add_option("--prompt-ids", ids,
                      "Token ids instead of a text: 5,6,7; several prompts "
@@ -275,6 +292,30 @@ absl::StatusOr<bool> ParseTune(std::vector<std::string> arguments,
   return ParseApp(app, std::move(arguments));
 }
 
+absl::StatusOr<bool> ParseTemplate(std::vector<std::string> arguments,
+                                   DsrunOptions& o) {
+  CLI::App app("Prints the prompt that a conversation becomes.",
+               "dsrun template");
+  app.add_option("PLAN", o.plan,
+                 "Plan folder; or the file of a template, which then knows no "
+                 "special tokens")
+      ->required();
+  app.add_option("--messages", o.messages,
+                 "JSON file: a list of {\"role\", \"content\", ...}, or an "
+                 "object with \"messages\", \"tools\" and \"documents\"")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--tools", o.tools, "JSON file: a list of tools")
+      ->type_name("FILE");
+  AddTemplateFlags(app, nullptr, o);
+  app.add_flag_callback(
+      "--no-generation-prompt", [&o] { o.generation_prompt = false; },
+      "Without what asks the model for an answer");
+  app.add_flag("--print-ids", o.print_ids,
+               "Print the prompt's ids, commas between, instead of its text");
+  return ParseApp(app, std::move(arguments));
+}
+
 absl::StatusOr<bool> ParseTokenize(std::vector<std::string> arguments,
                                    DsrunOptions& o) {
   CLI::App app("Encodes and decodes a list of texts.", "dsrun tokenize");
@@ -310,7 +351,7 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
 
   const std::string verb = words.empty() ? "" : words[0];
   if (verb == "bench" || verb == "tokenize" || verb == "chat" ||
-      verb == "tune") {
+      verb == "template" || verb == "tune") {
     words.erase(words.begin());
   }
   bool go_on;
@@ -320,6 +361,9 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
   } else if (verb == "tune") {
     o.verb = DsrunOptions::Verb::kTune;
     DS_ASSIGN_OR_RETURN(go_on, ParseTune(std::move(words), o));
+  } else if (verb == "template") {
+    o.verb = DsrunOptions::Verb::kTemplate;
+    DS_ASSIGN_OR_RETURN(go_on, ParseTemplate(std::move(words), o));
   } else if (verb == "tokenize") {
     o.verb = DsrunOptions::Verb::kTokenize;
     DS_ASSIGN_OR_RETURN(go_on, ParseTokenize(std::move(words), o));

@@ -17,7 +17,7 @@
 namespace deepslice {
 
 struct DsrunOptions {
-  enum class Verb { kGenerate, kBench, kTokenize, kTune };
+  enum class Verb { kGenerate, kBench, kTemplate, kTokenize, kTune };
   Verb verb = Verb::kGenerate;
   std::string plan;
 
@@ -25,6 +25,8 @@ struct DsrunOptions {
   std::optional<std::string> prompt;  // "-": read from stdin
   bool chat = false;
   std::optional<std::string> system;
+  std::optional<std::string> chat_template;  // a name of the plan's, or a file
+  std::optional<std::string> template_args;  // a JSON object
   // Each a prompt of its own, run together; empty: not given.
   std::vector<std::vector<int32_t>> prompt_ids;
   std::optional<std::string> prompt_file;  // one prompt; "-": stdin
@@ -45,6 +47,11 @@ struct DsrunOptions {
   int64_t bench_batch = 1;
   enum class Format { kText, kJson, kMarkdown };
   Format bench_format = Format::kText;
+
+  // template
+  std::string messages;              // file
+  std::optional<std::string> tools;  // file
+  bool generation_prompt = true;
 
   // tokenize
   std::string texts;

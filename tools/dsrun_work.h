@@ -31,7 +31,8 @@ std::unique_ptr<Work> NewPerplexityWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewBenchWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewTuneWork(const DsrunOptions& options);
 
-// dsrun tokenize: needs no session.
+// dsrun template and dsrun tokenize: need no session.
+absl::Status RenderTemplate(const DsrunOptions& options);
 absl::Status Tokenize(const DsrunOptions& options);
 
 // Set by SIGINT while a conversation handles it.

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/text/template_lexer.h"
 #include "runtime/text/template_tokens.h"
@@ -106,6 +107,11 @@ class Parser {
       return EndBlock();
     }
     if (name == "generation") return Generation(line, out);
+    if (absl::StartsWith(name, "end") || name == "else" || name == "elif") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", line, ": {% ", name,
+                       " %} ends no block that is ", "open here"));
+    }
     return TemplateTokens::Unknown(line,
                                    absl::StrCat("statement \"", name, "\""));
   }

@@ -234,11 +234,11 @@ def check_chat(d):
         code, shown = converse(d, plan, [b'a\n', b'\3'])
         d.c.check(code == 130 and shown.count('[prompt ') == 1,
                   'a conversation that Ctrl-C ends', (code, shown))
-        # The ceiling is 64: the third turn no longer fits, a new start does.
-        code, shown = converse(d, plan, [b'aaaaaaaa\n', b'bbbbbbbb\n', b'/reset\n',
+        # The ceiling is 64: the second turn holds nothing of the first.
+        code, shown = converse(d, plan, [b'aaaaaaaa\n', b'bbbbbbbb\n',
                                          b'c\n', b'/exit\n'])
         d.c.check(code == 0 and 'sequence ceiling of 64' in shown
-                  and shown.count('[prompt ') == 2,
+                  and shown.count('[prompt ') == 3,
                   'a conversation that grows too long goes on', (code, shown))
 
 
