@@ -72,7 +72,9 @@ absl::Status Tokenize(const DsrunOptions& options) {
           absl::StrCat(options.texts, ": item ", i, " is ",
                        json::KindName(item.kind()), "; a string is needed"));
     }
-    DS_ASSIGN_OR_RETURN(const auto ids, tokenizer->Encode(item.as_string()));
+    auto encoded = tokenizer->Encode(item.as_string());
+    DS_RETURN_IF_ERROR(Annotate(encoded.status(), options.texts, ": item ", i));
+    const std::vector<int32_t>& ids = *encoded;
     DS_ASSIGN_OR_RETURN(
         const auto bare,
         tokenizer->Encode(item.as_string(), {.add_special = false}));

@@ -8,33 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/text/byte_level.h"
+#include "runtime/text/decoder_bytes.h"
 #include "runtime/text/regex_matches.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
-
-constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
-constexpr absl::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
-
-// The byte of "<0x41>", or -1. Digits of either case, as the published
-// decoders read them.
-int ByteOfToken(absl::string_view token) {
-  if (token.size() != 6 || !absl::StartsWith(token, "<0x") || token[5] != '>') {
-    return -1;
-  }
-  int value = 0;
-  for (char c : token.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                             : -1;
-    if (digit < 0) return -1;
-    value = value * 16 + digit;
-  }
-  return value;
-}
 
 class Append final : public DecoderStage {
  public:
@@ -47,18 +27,6 @@ class Append final : public DecoderStage {
 
  private:
   std::string* out_;
-};
-
-// A stage with one after it.
-class Stage : public DecoderStage {
- public:
-  Stage(const DecoderStep& step, std::unique_ptr<DecoderStage> next)
-      : step_(step), next_(std::move(next)) {}
-  absl::Status Finish() override { return next_->Finish(); }
-
- protected:
-  const DecoderStep& step_;
-  std::unique_ptr<DecoderStage> next_;
 };
 
 // No decoder at all: a space between tokens.
@@ -78,9 +46,9 @@ class Join final : public DecoderStage {
 };
 
 // Bytes of the byte alphabet, all as one text: damage is replaced.
-class ByteLevel final : public Stage {
+class ByteLevel final : public LinkedStage {
  public:
-  using Stage::Stage;
+  using LinkedStage::LinkedStage;
   absl::Status Push(std::string piece, const DecodedToken*) override {
     std::string bytes, text;
     AppendFromByteLevel(piece, &bytes);
@@ -103,10 +71,10 @@ class ByteLevel final : public Stage {
 
 // From here on there are no tokens. What follows a Fuse and does not look at
 // the whole text gets it as it comes; see Create.
-class Fuse final : public Stage {
+class Fuse final : public LinkedStage {
  public:
   Fuse(const DecoderStep& step, bool whole, std::unique_ptr<DecoderStage> next)
-      : Stage(step, std::move(next)), whole_(whole) {}
+      : LinkedStage(step, std::move(next)), whole_(whole) {}
   absl::Status Push(std::string piece, const DecodedToken*) override {
     if (!whole_) return next_->Push(std::move(piece), nullptr);
     held_ += piece;
@@ -122,46 +90,11 @@ class Fuse final : public Stage {
   std::string held_;
 };
 
-// A run of byte tokens: its text, or U+FFFD for each when it is not UTF-8.
-class ByteFallback final : public Stage {
- public:
-  using Stage::Stage;
-  absl::Status Push(std::string piece, const DecodedToken* token) override {
-    const int byte = ByteOfToken(piece);
-    if (byte >= 0) {
-      held_.push_back(static_cast<char>(byte));
-      return absl::OkStatus();
-    }
-    DS_RETURN_IF_ERROR(Flush());
-    return next_->Push(std::move(piece), token);
-  }
-  absl::Status Finish() override {
-    DS_RETURN_IF_ERROR(Flush());
-    return next_->Finish();
-  }
-
- private:
-  absl::Status Flush() {
-    if (held_.empty()) return absl::OkStatus();
-    std::string text;
-    if (IsValidUtf8(held_)) {
-      text = std::move(held_);
-    } else {
-      for (size_t i = 0; i < held_.size(); ++i) {
-        absl::StrAppend(&text, kReplacement);
-      }
-    }
-    held_.clear();
-    return next_->Push(std::move(text), nullptr);
-  }
-  std::string held_;
-};
-
-class Replace final : public Stage {
+class Replace final : public LinkedStage {
  public:
   Replace(const DecoderStep& step, const Regex* regex,
           std::unique_ptr<DecoderStage> next)
-      : Stage(step, std::move(next)), regex_(regex) {}
+      : LinkedStage(step, std::move(next)), regex_(regex) {}
   absl::Status Push(std::string piece, const DecodedToken* token) override {
     if (regex_ == nullptr) {
       return next_->Push(
@@ -189,11 +122,13 @@ class Replace final : public Stage {
 
 // Of each piece; after a Fuse that does not wait for the whole text, of the
 // start of the text.
-class Strip final : public Stage {
+class Strip final : public LinkedStage {
  public:
   Strip(const DecoderStep& step, bool of_text,
         std::unique_ptr<DecoderStage> next)
-      : Stage(step, std::move(next)), of_text_(of_text), left_(step.start) {}
+      : LinkedStage(step, std::move(next)),
+        of_text_(of_text),
+        left_(step.start) {}
   absl::Status Push(std::string piece, const DecodedToken* token) override {
     if (!of_text_) left_ = step_.start;
     const absl::string_view content = step_.pattern;
@@ -223,9 +158,9 @@ class Strip final : public Stage {
   uint32_t left_;
 };
 
-class Metaspace final : public Stage {
+class Metaspace final : public LinkedStage {
  public:
-  using Stage::Stage;
+  using LinkedStage::LinkedStage;
   absl::Status Push(std::string piece, const DecodedToken* token) override {
     // The first token loses its symbols where one was added in front.
     const bool drop = first_ && step_.start != 0;
@@ -248,9 +183,9 @@ std::string CleanUp(absl::string_view text) {
   return out;
 }
 
-class WordPiece final : public Stage {
+class WordPiece final : public LinkedStage {
  public:
-  using Stage::Stage;
+  using LinkedStage::LinkedStage;
   absl::Status Push(std::string piece, const DecodedToken* token) override {
     if (first_) {
       first_ = false;
@@ -268,9 +203,9 @@ class WordPiece final : public Stage {
 };
 
 // The end of a word becomes a space, but at the end of the text.
-class BpeSuffix final : public Stage {
+class BpeSuffix final : public LinkedStage {
  public:
-  using Stage::Stage;
+  using LinkedStage::LinkedStage;
   absl::Status Push(std::string piece, const DecodedToken*) override {
     DS_RETURN_IF_ERROR(Flush(" "));
     held_ = std::move(piece);
@@ -294,9 +229,9 @@ class BpeSuffix final : public Stage {
 };
 
 // Repeated tokens are one, pads none.
-class Ctc final : public Stage {
+class Ctc final : public LinkedStage {
  public:
-  using Stage::Stage;
+  using LinkedStage::LinkedStage;
   absl::Status Push(std::string piece, const DecodedToken* token) override {
     if (any_ && piece == last_) return absl::OkStatus();
     any_ = true;
@@ -312,69 +247,6 @@ class Ctc final : public Stage {
  private:
   std::string last_;
   bool any_ = false;
-};
-
-// sentencepiece's own: control tokens vanish unless they were asked for,
-// unknown ones become a sign, bytes are UTF-8 or U+FFFD each.
-class SentencePiece final : public Stage {
- public:
-  using Stage::Stage;
-  absl::Status Push(std::string piece, const DecodedToken* token) override {
-    const uint8_t bits = token == nullptr ? 0 : token->bits;
-    const int byte = (bits & kTokenNamed) ? ByteOfToken(piece) : -1;
-    if (byte >= 0) {
-      held_.push_back(static_cast<char>(byte));
-      return Drain(/*all=*/false);
-    }
-    DS_RETURN_IF_ERROR(Drain(/*all=*/true));
-    if (space_seen_ || any_text_) at_begin_ = false;
-    space_seen_ = false;
-    if (token != nullptr && token->unknown) {
-      piece = step_.content;
-    } else if (!(bits & kTokenSpecial)) {
-      if (at_begin_ &&
-          (step_.Has(DecoderStep::kSpmDropSpace) ||
-           step_.Has(DecoderStep::kSpmDropSpaces)) &&
-          absl::StartsWith(piece, kSpaceSymbol)) {
-        piece.erase(0, kSpaceSymbol.size());
-        space_seen_ = !step_.Has(DecoderStep::kSpmDropSpaces);
-      }
-      piece = absl::StrReplaceAll(piece, {{kSpaceSymbol, " "}});
-    }
-    return Hand(std::move(piece));
-  }
-  absl::Status Finish() override {
-    DS_RETURN_IF_ERROR(Drain(/*all=*/true));
-    return next_->Finish();
-  }
-
- private:
-  absl::Status Hand(std::string piece) {
-    any_text_ |= !piece.empty();
-    return next_->Push(std::move(piece), nullptr);
-  }
-  // Bytes so far as they are decided.
-  absl::Status Drain(bool all) {
-    std::string text;
-    size_t pos = 0;
-    while (pos < held_.size()) {
-      const CodePoint c = DecodeUtf8(held_, pos);
-      if (c.truncated && !all) break;
-      if (c.valid) {
-        text.append(held_, pos, c.size);
-        pos += c.size;
-      } else {
-        absl::StrAppend(&text, kReplacement);
-        ++pos;
-      }
-    }
-    held_.erase(0, pos);
-    return text.empty() ? absl::OkStatus() : Hand(std::move(text));
-  }
-  std::string held_;
-  bool at_begin_ = true;
-  bool space_seen_ = false;
-  bool any_text_ = false;
 };
 
 bool LooksAtTheWhole(const DecoderStep& s) {
@@ -431,7 +303,7 @@ std::unique_ptr<DecoderStage> DecoderChain::Start(std::string* out) const {
         whole = false;
         continue;
       case DecoderKind::kByteFallback:
-        next = std::make_unique<ByteFallback>(s, std::move(next));
+        next = MakeByteFallback(s, std::move(next));
         break;
       case DecoderKind::kReplace:
         next = std::make_unique<Replace>(s, steps_[i - 1].regex.get(),
@@ -454,7 +326,7 @@ std::unique_ptr<DecoderStage> DecoderChain::Start(std::string* out) const {
         next = std::make_unique<Ctc>(s, std::move(next));
         break;
       case DecoderKind::kSentencePiece:
-        next = std::make_unique<SentencePiece>(s, std::move(next));
+        next = MakeSentencePieceDecoder(s, std::move(next));
         break;
     }
     whole |= LooksAtTheWhole(s);

@@ -116,7 +116,9 @@ absl::Status ReadPattern(const JsonAt& at, std::string* pattern,
   DS_RETURN_IF_ERROR(at.OnlyMembers({"Regex", "String"}));
   *is_regex = at.value->Find("Regex") != nullptr;
   DS_ASSIGN_OR_RETURN(*pattern, at.String(*is_regex ? "Regex" : "String"));
-  if (pattern->empty()) return at.Invalid("is empty");
+  if (pattern->empty()) {
+    return at.Invalid("is empty; a pattern must match something");
+  }
   if (!*is_regex) return absl::OkStatus();
   return Annotate(Regex::Compile(*pattern).status(),
                   "tokenizer.json: ", at.path, ".Regex");

@@ -13,6 +13,7 @@
 #include "runtime/text/regex_matches.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/limits.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {

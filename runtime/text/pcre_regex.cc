@@ -118,7 +118,8 @@ absl::StatusOr<std::unique_ptr<Regex>> Regex::Compile(
                     kOptions | PCRE2_ANCHORED, &error, &offset, nullptr);
   if (!code->code) {
     return absl::InvalidArgumentError(
-        absl::StrCat("pattern \"", pattern, "\": ", ErrorText(error)));
+        absl::StrCat("pattern ", ShownPattern(pattern), ": ", ErrorText(error),
+                     "; mend the pattern"));
   }
   // Where JIT can't have writable code, the interpreter matches the same.
   code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;

@@ -19,6 +19,9 @@ namespace deepslice {
 // differ and no spelling is known to be equal.
 absl::StatusOr<std::string> TranslateOniguruma(absl::string_view pattern);
 
+// The pattern in quotes, cut where it is long: for errors.
+std::string ShownPattern(absl::string_view pattern);
+
 // A compiled pattern. Immutable and thread-safe.
 class Regex {
  public:

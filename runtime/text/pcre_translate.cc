@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -123,7 +124,7 @@ class Translator {
  private:
   absl::Status Refuse(size_t at, absl::string_view what) const {
     return absl::UnimplementedError(
-        absl::StrCat("pattern \"", in_, "\": byte ", at, ": ", what,
+        absl::StrCat("pattern ", ShownPattern(in_), ": byte ", at, ": ", what,
                      " is not supported here; write it with classes, groups, "
                      "alternatives, repeats and look-around"));
   }
@@ -236,8 +237,9 @@ class Translator {
       }
     }
     if (pos_ >= in_.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "pattern \"", in_, "\": byte ", at, ": class without \"]\""));
+      return absl::InvalidArgumentError(
+          absl::StrCat("pattern ", ShownPattern(in_), ": byte ", at,
+                       ": class without \"]\""));
     }
     return absl::OkStatus();
   }
@@ -254,7 +256,7 @@ class Translator {
     const size_t at = pos_;
     if (pos_ + 1 >= in_.size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("pattern \"", in_, "\": ends in a backslash"));
+          absl::StrCat("pattern ", ShownPattern(in_), ": ends in a backslash"));
     }
     const char c = in_[pos_ + 1];
     const absl::string_view open = in_class ? "" : "[";
@@ -384,6 +386,15 @@ class Translator {
 };
 
 }  // namespace
+
+std::string ShownPattern(absl::string_view pattern) {
+  size_t end = std::min<size_t>(pattern.size(), 120);
+  if (end < pattern.size() && IsValidUtf8(pattern)) {
+    end = PreviousUtf8(pattern, end + 1);
+  }
+  return absl::StrCat("\"", pattern.substr(0, end),
+                      end < pattern.size() ? "...\"" : "\"");
+}
 
 absl::StatusOr<std::string> TranslateOniguruma(absl::string_view pattern) {
   return Translator(pattern).Run();

@@ -152,9 +152,11 @@ absl::Status CheckPieces(SentencePieceModel* model) {
           absl::StrCat("piece ", i, " (", Quote(p.text), ") ", what));
     };
     if (p.text.empty()) return refuse("is empty; a piece has text");
-    if (!IsValidUtf8(p.text)) return refuse("is not UTF-8");
+    if (!IsValidUtf8(p.text))
+      return refuse("is not UTF-8; train or copy it again");
     if (!std::isfinite(p.score)) {
-      return refuse("has a score that is no finite number");
+      return refuse(
+          "has a score that is no finite number; train or copy it again");
     }
     if (!seen.insert(p.text).second) {
       return refuse("is there twice; a piece has one id");
@@ -168,7 +170,9 @@ absl::Status CheckPieces(SentencePieceModel* model) {
     }
     if (p.type == PieceType::kByte) {
       if (!model->byte_fallback) {
-        return refuse("is a byte, but trainer_spec.byte_fallback is not set");
+        return refuse(
+            "is a byte, but trainer_spec.byte_fallback is not set; bytes need "
+            "it");
       }
       unsigned value = 0;
       if (p.text.size() != 6 ||

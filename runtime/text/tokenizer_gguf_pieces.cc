@@ -1,10 +1,23 @@
 // GGUF's "llama" and "t5" vocabularies: sentencepiece's pieces and scores.
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/text/gguf_vocabulary.h"
 #include "runtime/text/sentencepiece_spec.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
+namespace {
+
+// "<0x41>", with digits as sentencepiece writes them.
+bool IsByteToken(absl::string_view text) {
+  if (text.size() != 6) return false;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (text == absl::StrFormat("<0x%02X>", byte)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 absl::Status ReadGgufPieces(const GgufVocabulary& v, bool unigram,
                             TokenizerSpec* spec) {
@@ -28,6 +41,12 @@ absl::Status ReadGgufPieces(const GgufVocabulary& v, bool unigram,
                       v.Flag("treat_whitespace_as_suffix", false));
   DS_ASSIGN_OR_RETURN(model.charsmap, v.Charsmap());
   for (const GgufVocabulary::Token& t : v.tokens()) {
+    if (t.type == GgufTokenType::kByte && !IsByteToken(t.text)) {
+      return GgufVocabulary::Invalid(
+          "tokens", absl::StrCat("token ", model.pieces.size(), " \"", t.text,
+                                 "\" has type 6 (byte); must be <0x00> to "
+                                 "<0xFF>"));
+    }
     model.pieces.push_back({std::string(t.text), static_cast<float>(t.score),
                             static_cast<PieceType>(t.type)});
     model.byte_fallback |= t.type == GgufTokenType::kByte;

@@ -62,7 +62,8 @@ absl::Status ReadVocabulary(const JsonAt& vocab, TokenizerBuilder* builder) {
   DS_RETURN_IF_ERROR(vocab.Expect(json::Kind::kObject));
   for (const json::Value::Member& m : vocab.value->members()) {
     if (!m.second.is_int()) {
-      return vocab.Member(m.first).Invalid("is no integer");
+      return vocab.Member(m.first).Invalid(absl::StrCat(
+          "is no integer; must be an id, 0 to ", limits::kVocab - 1));
     }
     DS_RETURN_IF_ERROR(
         Annotate(builder->AddModelToken(m.first, m.second.as_int()),
@@ -169,14 +170,17 @@ absl::Status ReadUnigram(const JsonAt& model, TokenizerBuilder* builder,
     const auto& pair = items[i].items();
     if (!items[i].is_array() || pair.size() != 2 || !pair[0].is_string() ||
         !pair[1].is_number() || !std::isfinite(pair[1].as_double())) {
-      return vocab.Item(i).Invalid("must be a token and its score");
+      return vocab.Item(i).Invalid(
+          "must be a token and its score, as [\"a\", -1.5]");
     }
     DS_RETURN_IF_ERROR(Annotate(
         builder->AddModelToken(pair[0].as_string(), static_cast<int64_t>(i)),
         "tokenizer.json: ", vocab.path));
     spec->scores.push_back(ScoreAsPublished(pair[1].as_double()));
   }
-  if (spec->scores.empty()) return vocab.Invalid("is empty");
+  if (spec->scores.empty()) {
+    return vocab.Invalid("is empty; must hold tokens");
+  }
   const JsonAt unk = model.Member("unk_id");
   if (!unk.is_null()) {
     DS_RETURN_IF_ERROR(unk.Expect(json::Kind::kInt));

@@ -1,12 +1,15 @@
-// Remembers the ids of short words, from text to text.
+// Remembers the ids of words, from text to text.
 #ifndef DEEPSLICE_RUNTIME_TEXT_WORD_CACHE_H_
 #define DEEPSLICE_RUNTIME_TEXT_WORD_CACHE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "schema/base/digest.h"
 
 namespace deepslice {
 
@@ -25,12 +28,22 @@ class WordCache {
   };
   static_assert(sizeof(Entry) == 64);
 
+  // Longer words, where whole lines are words.
+  static constexpr size_t kMaxLongBytes = 256;
+  struct LongEntry {
+    std::string text;  // empty: not known
+    std::vector<int32_t> ids;
+  };
+
   // Before a text of so many bytes.
   void Expect(size_t bytes) {
     bytes_ += bytes;
     size_t size = entries_.size();
     while (size < kMaxEntries && size * 32 < bytes_) size *= 2;
     if (size != entries_.size()) entries_.assign(size, Entry());
+    size = long_.size();
+    while (size < kMaxLongEntries && size * 512 < bytes_) size *= 2;
+    if (size != long_.size()) long_.assign(size, LongEntry());
   }
   // The place of `word`, which has at most kMaxWordBytes; its count is 0 unless
   // it holds this word.
@@ -42,17 +55,24 @@ class WordCache {
     }
     return e;
   }
+  // The place of a word of at most kMaxLongBytes.
+  LongEntry* FindLong(absl::string_view word) {
+    LongEntry* e = &long_[Xxh3(word) & (long_.size() - 1)];
+    if (e->text != word) e->text.clear();
+    return e;
+  }
   static void Keep(absl::string_view word, const int32_t* ids, size_t count,
                    Entry* e) {
     if (count > kMaxIds) return;
     e->size = static_cast<uint8_t>(word.size());
     e->count = static_cast<uint8_t>(count);
     std::memcpy(e->text, word.data(), word.size());
-    std::memcpy(e->ids, ids, count * sizeof(int32_t));
+    std::copy_n(ids, count, e->ids);  // of a dropped word: none at nullptr
   }
 
  private:
   static constexpr size_t kMaxEntries = 1 << 14;
+  static constexpr size_t kMaxLongEntries = 1 << 12;
 
   static uint64_t Load(const char* p, size_t n) {
     uint64_t v = 0;
@@ -83,6 +103,7 @@ class WordCache {
   }
 
   std::vector<Entry> entries_{1};
+  std::vector<LongEntry> long_{1};
   size_t bytes_ = 0;
 };
 
