@@ -285,7 +285,7 @@ def check_refusals(c, dscompile, tmp, new):
             ([SOURCE, '--target', 'sm_80', '--max-step-tokens', 65536], 4,
              'take up to 65535'),
             ([large, '--random-weights', 1, '--target', 'l4', '--max-batch',
-              64], 4, 'the card that --target names has 24.15; use more'),
+              64], 4, 'the GPU (--target, --device-memory) has 24.15; use more'),
             ([large, '--random-weights', -1], 2, 'found "-1"'),
             ([large, '--random-weights', 1 << 64], 2,
              'found "18446744073709551616"')):
