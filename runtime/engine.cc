@@ -41,6 +41,11 @@ class EngineImpl final : public Engine {
   absl::Status Score(
       const std::vector<std::vector<int32_t>>& sequences,
       const std::function<void(int, int64_t, const float*)>& sink) override;
+  absl::StatusOr<const float*> Step(const StepBatch& batch) override {
+    DS_RETURN_IF_ERROR(RunStep(batch));
+    if (batch.rows.empty()) return nullptr;
+    return executor_->Logits();
+  }
 
  private:
   absl::Status RunStep(const StepBatch& batch);

@@ -37,6 +37,11 @@ class Engine {
       const std::vector<std::vector<int32_t>>& sequences,
       const std::function<void(int sequence, int64_t position,
                                const float* logits)>& sink) = 0;
+  // Runs one step of a caller that keeps sequences, blocks and batch itself:
+  // logits of its rows, [rows, vocab], valid until the next call; nullptr for
+  // no rows. The other calls use all slots and blocks. A batch that is refused
+  // fails all later calls, too: the caller has checked it.
+  virtual absl::StatusOr<const float*> Step(const StepBatch& batch) = 0;
 };
 
 // For ranks above 0; returns when rank 0 stops, or with the comm's error.

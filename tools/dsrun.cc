@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/api/session.h"
 #include "runtime/comm/shm.h"
 #include "runtime/launch.h"
 #include "runtime/launch_host.h"
@@ -27,7 +28,6 @@
 #include "tools/command_line.h"
 #include "tools/dsrun_options.h"
 #include "tools/dsrun_report.h"
-#include "tools/dsrun_session.h"
 #include "tools/dsrun_work.h"
 #include "tools/rank_stderr.h"
 #include "tools/tensor_file.h"
@@ -155,6 +155,9 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
       .device = options.device};
   session_options.on_slow = [](absl::string_view text) {
     absl::FPrintF(stderr, "warning: %s\n", text);
+  };
+  session_options.on_note = [](absl::string_view text) {
+    absl::FPrintF(stderr, "note: %s\n", OneLine(text));
   };
   if (options.spawned.has_value()) {
     session_options.sockets = options.spawned->sockets;

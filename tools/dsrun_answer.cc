@@ -1,13 +1,12 @@
 #include "tools/dsrun_answer.h"
 
-#include <algorithm>
-#include <memory>
+#include <deque>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "runtime/answer_text.h"
+#include "runtime/api/deepslice.h"
+#include "runtime/api/generate_params.h"
+#include "runtime/api/handle.h"
 #include "schema/base/status_macros.h"
 #include "tools/command_line.h"
 #include "tools/dsrun_work.h"
@@ -15,165 +14,61 @@
 namespace deepslice {
 namespace {
 
-constexpr int64_t kDefaultNewTokens = 128;
-
-// How many new tokens: what the user asked for must fit, a default of the
-// plan's or ours is cut to what fits.
-absl::Status SetLengths(const Session& session, const GenerationChoice& typed,
-                        const GenerationChoice& full,
-                        const DsrunOptions& options, Request* request) {
-  const auto prompt = static_cast<int64_t>(request->prompt.size());
-  const int64_t room = session.max_seq_len() - prompt;
-  const int64_t least = request->min_new_tokens;
-  int64_t wanted;
-  if (typed.max_new_tokens.has_value()) {
-    wanted = *typed.max_new_tokens;
-  } else {
-    wanted = std::max(full.max_new_tokens.value_or(kDefaultNewTokens),
-                      typed.min_new_tokens.value_or(0));
-    if (wanted > room) {
-      wanted = std::max<int64_t>({1, room, typed.min_new_tokens.value_or(0)});
-    }
-  }
-  if (wanted > room) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        session.folder(), ": a prompt of ", prompt, " tokens and ", wanted,
-        " new ones exceed the sequence ceiling of ", session.max_seq_len(),
-        options.limits.max_seq_len > 0
-            ? "; raise --max-seq-len"
-            : "; shorten one of them, or compile with a higher --max-seq-len"));
-  }
-  request->max_new_tokens = wanted;
-  if (!typed.min_new_tokens.has_value()) {
-    request->min_new_tokens = std::min(least, wanted);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Request> MakeRequest(Session& session,
-                                    const PreparedPrompt& prompt,
-                                    const GenerationChoice& full,
-                                    const DsrunOptions& options) {
-  DS_ASSIGN_OR_RETURN(Request request, RequestOf(session.plan().fb(), full));
-  request.prompt = prompt.ids;
-  GenerationChoice typed = prompt.choice;
-  typed.FillFrom(options.generation);
-  DS_RETURN_IF_ERROR(SetLengths(session, typed, full, options, &request));
-  if (request.beams.width == 1 &&
-      (typed.length_penalty.has_value() || typed.early_stopping.has_value())) {
-    return absl::InvalidArgumentError(
-        "a length penalty and early stopping are of beam search; ask for "
-        "beams (--beams), or leave them out");
-  }
-  const int64_t together = session.executor().limits().max_batch;
-  if (request.beams.width > together) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        session.folder(), ": ", request.beams.width,
-        " beams need as many sequences at once; ", together,
-        " run together; lower --beams, or raise --max-batch, of the plan if "
-        "need be"));
-  }
-  return request;
-}
-
-// Gathers the answers of one prompt while their tokens come.
-class Gatherer {
- public:
-  static absl::StatusOr<std::unique_ptr<Gatherer>> Make(
-      Session& session, const Request& request, const GenerationChoice& choice,
-      AnswerForm form) {
-    std::unique_ptr<Gatherer> out(new Gatherer(request, form));
-    if (form == AnswerForm::kIds && !choice.stop.has_value()) return out;
-    DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
-    for (int i = 0; i < request.n; ++i) {
-      auto text =
-          AnswerText::Make(tokenizer, request.prompt,
-                           choice.stop.value_or(std::vector<std::string>()));
-      DS_RETURN_IF_ERROR(text.status());
-      out->texts_.push_back(*std::move(text));
-    }
-    return out;
-  }
-
-  Verdict See(const NewToken& token) {
-    last_ = absl::Now();
-    if (first_ == absl::Time()) first_ = last_;
-    Answer& a = answers_[token.answer];
-    if (token.is_stop) {
-      a.stop_id = token.id;
-      return Verdict::kGoOn;
-    }
-    const bool stop = AddText(token.answer, token.id, ++counts_[token.answer]);
-    if (!status_.ok()) return Verdict::kCancel;
-    if (stop) return Verdict::kStop;
-    return TakeInterrupt() ? Verdict::kCancel : Verdict::kGoOn;
-  }
-
-  absl::Status Finish(std::vector<Completion> done) {
-    DS_RETURN_IF_ERROR(status_);
-    for (size_t i = 0; i < done.size(); ++i) {
-      Answer& a = answers_[i];
-      Completion& c = done[i];
-      if (beams_ && !texts_.empty()) {
-        for (const int32_t id : c.ids) AddText(static_cast<int>(i), id, 1);
-      }
-      a.ids = std::move(c.ids);
-      a.finish = c.finish;
-      a.logprobs = std::move(c.logprobs);
-      a.score = c.score;
-      a.error = c.error;
-      a.first = first_ - start_;
-      a.rest = last_ - first_;
-      if (texts_.empty()) continue;
-      std::string piece;
-      DS_RETURN_IF_ERROR(texts_[i]->Finish(&piece));
-      DS_RETURN_IF_ERROR(Give(&a, piece));
-      if (texts_[i]->stopped_by() != nullptr) {
-        a.stop_string = *texts_[i]->stopped_by();
-        a.finish = FinishReason::kStop;
-      }
-      if (form_ == AnswerForm::kIds) a.text.clear();
-    }
-    return status_;
-  }
-
-  std::vector<Answer> TakeAnswers() { return std::move(answers_); }
-
- private:
-  Gatherer(const Request& request, AnswerForm form)
-      : form_(form),
-        beams_(request.beams.width > 1),
-        min_tokens_(request.min_new_tokens),
-        start_(absl::Now()),
-        first_(),
-        last_(start_),
-        answers_(request.n),
-        counts_(request.n, 0) {}
-
-  // Whether a stop string was found.
-  bool AddText(int answer, int32_t id, int64_t count) {
-    if (texts_.empty() || !status_.ok()) return false;
-    std::string piece;
-    const auto stop = texts_[answer]->Add(id, count > min_tokens_, &piece);
-    status_ = stop.ok() ? Give(&answers_[answer], piece) : stop.status();
-    return stop.ok() && *stop;
-  }
-  absl::Status Give(Answer* answer, const std::string& piece) {
-    answer->text += piece;
-    if (form_ != AnswerForm::kStream || piece.empty()) return absl::OkStatus();
-    return Print(piece);
-  }
-
-  const AnswerForm form_;
-  const bool beams_;
-  const int64_t min_tokens_;
-  const absl::Time start_;
-  absl::Time first_, last_;
-  std::vector<Answer> answers_;
-  std::vector<int64_t> counts_;
-  std::vector<std::unique_ptr<AnswerText>> texts_;  // empty: none wanted
-  absl::Status status_;
+// What the callback of a generation sees.
+struct Watcher {
+  AnswerForm form;
+  absl::Status status;  // of printing
 };
+
+int OnEvent(void* user, const ds_event* event) {
+  Watcher& w = *static_cast<Watcher*>(user);
+  if (w.form == AnswerForm::kStream && w.status.ok() && event->text_size > 0) {
+    w.status = Print({event->text, event->text_size});
+  }
+  if (!w.status.ok()) return 1;
+  return event->finish == DS_GOES_ON && TakeInterrupt();
+}
+
+FinishReason FinishOf(ds_finish finish) {
+  switch (finish) {
+    case DS_STOP:
+      return FinishReason::kStop;
+    case DS_LENGTH:
+      return FinishReason::kLength;
+    case DS_STOPPED:
+      return FinishReason::kCancelled;
+    default:
+      return FinishReason::kError;
+  }
+}
+
+TokenLogprobs LogprobsOf(const ds_logprobs& from) {
+  TokenLogprobs out = {{from.chosen.id, from.chosen.logprob}, {}};
+  for (size_t i = 0; i < from.num_top; ++i) {
+    out.top.push_back({from.top[i].id, from.top[i].logprob});
+  }
+  return out;
+}
+
+Answer AnswerOf(const ds_answer& from, const GenerationChoice& choice) {
+  Answer a;
+  a.ids.assign(from.ids, from.ids + from.num_ids);
+  if (from.text != nullptr) a.text.assign(from.text, from.text_size);
+  a.finish = FinishOf(from.finish);
+  if (from.stop_index >= 0) a.stop_string = (*choice.stop)[from.stop_index];
+  if (from.stop_id >= 0) a.stop_id = from.stop_id;
+  if (from.logprobs != nullptr) {
+    for (size_t i = 0; i < from.num_ids; ++i) {
+      a.logprobs.push_back(LogprobsOf(from.logprobs[i]));
+    }
+  }
+  a.score = from.score;
+  a.error = absl::Status(static_cast<absl::StatusCode>(from.error),
+                         from.error_message);
+  a.first = absl::Seconds(from.first_token_seconds);
+  a.rest = absl::Seconds(from.other_tokens_seconds);
+  return a;
+}
 
 }  // namespace
 
@@ -190,40 +85,40 @@ GenerationChoice FullChoice(const GenerationChoice& request,
 absl::StatusOr<std::vector<std::vector<Answer>>> AnswerPrompts(
     Session& session, const std::vector<PreparedPrompt>& prompts,
     const DsrunOptions& options, AnswerForm form) {
-  std::vector<Request> requests;
-  std::vector<std::unique_ptr<Gatherer>> gatherers;
-  const auto prepare = [&](const PreparedPrompt& p) -> absl::Status {
-    GenerationChoice full = FullChoice(p.choice, options, session.plan());
-    if (form == AnswerForm::kStream) full.n = 1;
-    DS_ASSIGN_OR_RETURN(Request request,
-                        MakeRequest(session, p, full, options));
-    DS_ASSIGN_OR_RETURN(auto gatherer,
-                        Gatherer::Make(session, request, full, form));
-    gatherers.push_back(std::move(gatherer));
-    request.watch = [g = gatherers.back().get()](const NewToken& token) {
-      return g->See(token);
-    };
-    requests.push_back(std::move(request));
-    return absl::OkStatus();
-  };
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    const absl::Status status = prepare(prompts[i]);
-    if (status.ok()) continue;
-    // One prompt needs no number.
-    return prompts.size() == 1 ? status : Annotate(status, "prompt ", i);
+  // A plan without one is told so, where text is wanted.
+  if (form != AnswerForm::kIds) {
+    DS_RETURN_IF_ERROR(session.tokenizer().status());
   }
-  std::vector<int> counts;
-  for (const Request& r : requests) counts.push_back(r.n);
-  DS_ASSIGN_OR_RETURN(std::vector<Completion> done,
-                      session.engine().Generate(std::move(requests)));
-  std::vector<std::vector<Answer>> answers;
-  auto next = done.begin();
+  std::vector<GenerationChoice> choices;
+  for (const PreparedPrompt& p : prompts) {
+    GenerationChoice& typed = choices.emplace_back(p.choice);
+    typed.FillFrom(options.generation);
+    if (form == AnswerForm::kStream) typed.n = 1;
+  }
+  std::deque<GenerateParams> params;
+  std::vector<ds_request> requests;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    const auto end = next + counts[i];
-    DS_RETURN_IF_ERROR(gatherers[i]->Finish(
-        {std::make_move_iterator(next), std::make_move_iterator(end)}));
-    next = end;
-    answers.push_back(gatherers[i]->TakeAnswers());
+    ds_generate_params& p = params.emplace_back(choices[i]).params();
+    p.ignore_plan_defaults = options.ignore_generation_config;
+    p.want_text = form != AnswerForm::kIds;
+    requests.push_back(
+        {{nullptr, 0}, prompts[i].ids.data(), prompts[i].ids.size(), &p});
+  }
+  const Handle<ds_model> model = ModelOver(&session);
+  Watcher watcher = {form, absl::OkStatus()};
+  ds_generation* made = nullptr;
+  const ds_status status =
+      ds_generate(model.get(), requests.data(), requests.size(), OnEvent,
+                  &watcher, &made);
+  const Handle<ds_generation> generation(made);
+  DS_RETURN_IF_ERROR(StatusOf(status));
+  DS_RETURN_IF_ERROR(watcher.status);
+  std::vector<std::vector<Answer>> answers(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    while (const ds_answer* a =
+               ds_get_answer(generation.get(), i, answers[i].size())) {
+      answers[i].push_back(AnswerOf(*a, choices[i]));
+    }
   }
   return answers;
 }

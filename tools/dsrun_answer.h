@@ -11,10 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/api/session.h"
 #include "runtime/engine.h"
 #include "runtime/generation_choice.h"
 #include "tools/dsrun_options.h"
-#include "tools/dsrun_session.h"
 
 namespace deepslice {
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/api/device_choice.h"
 #include "runtime/executor.h"
 #include "runtime/generation_choice.h"
 #include "runtime/launch.h"
 #include "runtime/spawn.h"
-#include "tools/device_choice.h"
 
 namespace deepslice {
 

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/api/deepslice.h"
+#include "runtime/api/handle.h"
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 #include "tools/command_line.h"
@@ -62,19 +64,26 @@ absl::Status PerplexityWork::Run(Session& session) {
         path_, ": the text has ", ids.size(),
         " tokens; at least --window + 1 = ", window_ + 1, " are needed"));
   }
-  std::vector<std::vector<int32_t>> sequences;
+  std::vector<ds_ids> sequences;
   for (int64_t w = 0; w < windows; ++w) {
-    sequences.emplace_back(ids.begin() + w * window_,
-                           ids.begin() + (w + 1) * window_);
+    sequences.push_back({&ids[w * window_], static_cast<size_t>(window_)});
   }
-  const int64_t vocab = session.executor().vocab_size();
-  double sum = 0;
-  DS_RETURN_IF_ERROR(session.engine().Score(
-      sequences, [&](int w, int64_t position, const float* logits) {
-        sum += NegativeLogLikelihood(logits, vocab,
-                                     ids[w * window_ + position + 1]);
-      }));
-  const double mean = sum / static_cast<double>(windows * window_);
+  // Each row foretells the token behind its own.
+  struct Sum {
+    const std::vector<int32_t>& ids;
+    const int64_t window, vocab;
+    double sum;
+  } total = {ids, window_, session.executor().vocab_size(), 0};
+  const Handle<ds_model> model = ModelOver(&session);
+  DS_RETURN_IF_ERROR(StatusOf(ds_score(
+      model.get(), sequences.data(), sequences.size(),
+      [](void* user, size_t w, int64_t position, const float* logits) {
+        Sum& t = *static_cast<Sum*>(user);
+        t.sum += NegativeLogLikelihood(
+            logits, t.vocab, t.ids[w * t.window + position + 1]);
+      },
+      &total)));
+  const double mean = total.sum / static_cast<double>(windows * window_);
   if (!std::isfinite(mean)) {
     return absl::InternalError(
         absl::StrCat(path_, ": the mean negative log-likelihood is ", mean,

@@ -7,10 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/api/session.h"
 #include "runtime/executor.h"
 #include "runtime/plan.h"
 #include "tools/dsrun_options.h"
-#include "tools/dsrun_session.h"
 
 namespace deepslice {
 

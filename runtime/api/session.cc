@@ -1,14 +1,12 @@
-#include "tools/dsrun_session.h"
+#include "runtime/api/session.h"
 
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "runtime/backend/cuda/target_choice.h"
 #include "runtime/comm/nccl/nccl_comm.h"
 #include "runtime/comm/nccl/nccl_environment.h"
@@ -16,7 +14,6 @@
 #include "runtime/comm/shm.h"
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
-#include "tools/command_line.h"
 
 namespace deepslice {
 namespace {
@@ -77,6 +74,13 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(
   return session;
 }
 
+std::unique_ptr<Session> Session::Over(const SessionOptions& options,
+                                       std::unique_ptr<Comm> comm) {
+  auto session = std::unique_ptr<Session>(new Session(options));
+  session->comm_ = std::move(comm);
+  return session;
+}
+
 absl::Status Session::Load(const ChooseLimits& choose) {
   const absl::Status status = LoadAlone(choose);
   if (!status.ok() && comm_ != nullptr) comm_->Abort(status);
@@ -127,9 +131,9 @@ absl::StatusOr<bool> Session::AgreeOnDevice() {
     if (has_cpu) {
       on_gpu = 0;
       // Where there is a driver, a GPU was to be expected.
-      if (rank() == 0 && IsDriverInstalled()) {
-        absl::FPrintF(stderr, "note: running on the CPU: %s\n",
-                      OneLine(no_gpu.message()));
+      if (rank() == 0 && IsDriverInstalled() && options_.on_note) {
+        options_.on_note(
+            absl::StrCat("running on the CPU: ", no_gpu.message()));
       }
     }
     no_gpu = Annotate(no_gpu, options_.plan, " has no target cpu, and here is ",

@@ -1,7 +1,7 @@
 // One rank of a plan, ready to run: ranks connected, weights checked, memory
 // taken.
-#ifndef DEEPSLICE_TOOLS_DSRUN_SESSION_H_
-#define DEEPSLICE_TOOLS_DSRUN_SESSION_H_
+#ifndef DEEPSLICE_RUNTIME_API_SESSION_H_
+#define DEEPSLICE_RUNTIME_API_SESSION_H_
 
 #include <functional>
 #include <memory>
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/thread_pool.h"
+#include "runtime/api/device_choice.h"
 #include "runtime/backend/cuda/cuda_executor.h"
 #include "runtime/comm/comm.h"
 #include "runtime/engine.h"
@@ -18,7 +19,6 @@
 #include "runtime/manifest.h"
 #include "runtime/plan.h"
 #include "runtime/text/tokenizer.h"
-#include "tools/device_choice.h"
 
 namespace deepslice {
 
@@ -31,6 +31,8 @@ struct SessionOptions {
   RunLimits limits;          // as typed; 0: not given
   DeviceChoice device;
   std::function<void(absl::string_view)> on_slow;  // as ShmOptions::on_slow
+  // Told what a person may like to know; on rank 0 alone.
+  std::function<void(absl::string_view)> on_note;
 };
 
 // What rank 0's work needs at most, 0 where the plan's ceiling is meant.
@@ -43,6 +45,9 @@ class Session {
   // tell the others.
   static absl::StatusOr<std::unique_ptr<Session>> Connect(
       const SessionOptions& options, const Manifest& manifest);
+  // Over ranks that have met.
+  static std::unique_ptr<Session> Over(const SessionOptions& options,
+                                       std::unique_ptr<Comm> comm);
   // Loads, and prepares with rank 0's limits: the typed ones, else the smaller
   // of `choose` and the plan's. One rank's failure is an error in all of them;
   // FailedPrecondition when another rank's typed limits differ.
@@ -60,6 +65,9 @@ class Session {
   // Rank 0 only.
   Engine& engine() { return *engine_; }
   int64_t max_seq_len() const { return executor_->limits().max_seq_len; }
+  const SessionOptions& options() const { return options_; }
+  // The target that runs: "cpu", "sm_90a".
+  const std::string& target() const { return target_; }
   bool has_tokenizer() const {
     const auto* bytes = plan_->fb().tokenizer();
     return bytes != nullptr && bytes->size() > 0;
@@ -105,4 +113,4 @@ int AvailableCores();
 
 }  // namespace deepslice
 
-#endif  // DEEPSLICE_TOOLS_DSRUN_SESSION_H_
+#endif  // DEEPSLICE_RUNTIME_API_SESSION_H_

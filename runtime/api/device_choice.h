@@ -1,6 +1,6 @@
 // Which device a rank runs on, as far as a person says.
-#ifndef DEEPSLICE_TOOLS_DEVICE_CHOICE_H_
-#define DEEPSLICE_TOOLS_DEVICE_CHOICE_H_
+#ifndef DEEPSLICE_RUNTIME_API_DEVICE_CHOICE_H_
+#define DEEPSLICE_RUNTIME_API_DEVICE_CHOICE_H_
 
 #include <functional>
 
@@ -28,4 +28,4 @@ absl::Status ParseDevice(absl::string_view text, DeviceChoice* choice);
 
 }  // namespace deepslice
 
-#endif  // DEEPSLICE_TOOLS_DEVICE_CHOICE_H_
+#endif  // DEEPSLICE_RUNTIME_API_DEVICE_CHOICE_H_

@@ -1,4 +1,4 @@
-#include "tools/device_choice.h"
+#include "runtime/api/device_choice.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
