@@ -407,7 +407,7 @@ class ExprParser {
       }
     }
     if (in_.IsOp(",")) {
-      if (slice) return in_.Expected("\"]\"");
+      if (slice || !parts[0]) return in_.Expected("an index");
       ExprPtr tuple = Make(Expr::Kind::kTuple, line);
       DS_RETURN_IF_ERROR(Push(tuple, std::move(parts[0])));
       while (in_.TakeOp(",")) {
