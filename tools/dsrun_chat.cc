@@ -65,17 +65,19 @@ class ChatWork final : public Work {
 
   const DsrunOptions options_;
   std::optional<std::string> system_;
-  ChatSetup setup_;
+  ChatPrompt prompt_;
   std::vector<ChatMessage> messages_;  // without the system message
 };
 
 absl::Status ChatWork::Run(Session& session) {
   // The template first: a plan without one is told so whatever else it lacks.
-  DS_ASSIGN_OR_RETURN(setup_, MakeChatSetup(session.plan(), session.folder(),
-                                            nullptr, options_));
+  DS_ASSIGN_OR_RETURN(const ChatChoice choice,
+                      ChatChoiceOf(session.plan(), options_));
+  DS_ASSIGN_OR_RETURN(prompt_, MakeChatPrompt(session.plan(), session.folder(),
+                                              nullptr, choice));
   DS_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, session.tokenizer());
-  DS_ASSIGN_OR_RETURN(setup_, MakeChatSetup(session.plan(), session.folder(),
-                                            tokenizer, options_));
+  DS_ASSIGN_OR_RETURN(prompt_, MakeChatPrompt(session.plan(), session.folder(),
+                                              tokenizer, choice));
   if (!options_.prompt.has_value()) return Converse(session);
   messages_.push_back({"user", *options_.prompt});
   return Turn(session, /*tell_rates=*/false);
@@ -88,7 +90,7 @@ absl::StatusOr<std::vector<int32_t>> ChatWork::Encode(Session& session) {
     messages.insert(messages.begin(), ChatMessage{"system", *system_});
   }
   DS_ASSIGN_OR_RETURN(const auto pieces,
-                      RenderChat(setup_, MessagesAsJson(messages)));
+                      RenderChat(prompt_, MessagesAsJson(messages)));
   return EncodeChat(*tokenizer, pieces);
 }
 
@@ -216,7 +218,7 @@ absl::Status ChatWork::Converse(Session& session) {
       // Too long, or the template refuses: the next line may be better.
       messages_.pop_back();
       absl::FPrintF(stderr, "dsrun: %s; /reset starts anew\n",
-                    std::string(status.message()));
+                    OneLine(status.message()));
       continue;
     }
     DS_RETURN_IF_ERROR(status);

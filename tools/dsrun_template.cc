@@ -84,16 +84,16 @@ absl::Status PrintIds(const Tokenizer* tokenizer,
 
 }  // namespace
 
-absl::Status RenderTemplate(const DsrunOptions& given) {
-  DsrunOptions options = given;
+absl::Status RenderTemplate(const DsrunOptions& options) {
   DS_ASSIGN_OR_RETURN(Conversation conversation, ReadConversation(options));
-  // A template of its own for tools is chosen whatever file they come from.
-  if (!conversation.tools.is_null() && !options.tools.has_value()) {
-    options.tools = options.messages;
-  }
+  const auto complete = [&](ChatChoice* choice) {
+    choice->tools = std::move(conversation.tools);
+    choice->documents = std::move(conversation.documents);
+    choice->add_generation_prompt = options.generation_prompt;
+  };
   std::unique_ptr<Plan> plan;
   std::unique_ptr<Tokenizer> tokenizer;
-  absl::StatusOr<ChatSetup> setup = ChatSetup();
+  ChatPrompt prompt;
   if (DirectoryExists(options.plan)) {
     DS_ASSIGN_OR_RETURN(Plan loaded,
                         Plan::Load(options.plan, 0, {.check_weights = false}));
@@ -105,16 +105,17 @@ absl::Status RenderTemplate(const DsrunOptions& given) {
           Tokenizer::Load(absl::string_view(
               reinterpret_cast<const char*>(bytes->data()), bytes->size())));
     }
-    setup = MakeChatSetup(*plan, options.plan, tokenizer.get(), options);
+    DS_ASSIGN_OR_RETURN(ChatChoice choice, ChatChoiceOf(*plan, options));
+    complete(&choice);
+    DS_ASSIGN_OR_RETURN(
+        prompt, MakeChatPrompt(*plan, options.plan, tokenizer.get(), choice));
   } else {
-    setup = ChatSetupOfFile(options.plan, options);
+    DS_ASSIGN_OR_RETURN(ChatChoice choice, ChatChoiceOfFile(options));
+    complete(&choice);
+    DS_ASSIGN_OR_RETURN(prompt, ChatPromptOfText(choice));
   }
-  DS_RETURN_IF_ERROR(setup.status());
-  setup->render.tools = std::move(conversation.tools);
-  setup->render.documents = std::move(conversation.documents);
-  setup->render.add_generation_prompt = options.generation_prompt;
   DS_ASSIGN_OR_RETURN(const auto pieces,
-                      RenderChat(*setup, conversation.messages));
+                      RenderChat(prompt, conversation.messages));
   if (options.print_ids) {
     return PrintIds(tokenizer.get(), pieces, options.plan);
   }

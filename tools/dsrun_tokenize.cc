@@ -1,14 +1,13 @@
 // dsrun tokenize: what a tokenizer makes of a list of texts.
-#include <iostream>
-#include <memory>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/plan.h"
-#include "runtime/text/tokenizer.h"
-#include "runtime/text/tokenizer_files.h"
+#include "absl/strings/str_format.h"
+#include "runtime/api/deepslice.h"
+#include "runtime/api/handle.h"
 #include "schema/base/file.h"
 #include "schema/base/json.h"
 #include "schema/base/limits.h"
@@ -19,28 +18,30 @@
 namespace deepslice {
 namespace {
 
-// The serialised tables of a plan's tokenizer, or of a tokenizer's own files.
-absl::StatusOr<std::string> ReadTables(const DsrunOptions& options) {
-  const std::string& source = options.plan;
-  if (DirectoryExists(source) && FindTokenizerFile(source).empty()) {
-    DS_ASSIGN_OR_RETURN(const Plan plan,
-                        Plan::Load(source, 0, {.check_weights = false}));
-    const auto* bytes = plan.fb().tokenizer();
-    if (bytes == nullptr || bytes->size() == 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(source,
-                       ": the plan holds no tokenizer; compile it from "
-                       "a checkpoint that has one"));
-    }
-    return std::string(bytes->begin(), bytes->end());
-  }
-  DS_ASSIGN_OR_RETURN(
-      TokenizerTables tables,
-      ReadTokenizerFiles(source, {.pattern = options.tiktoken_pattern}));
-  for (const std::string& note : tables.notes) {
-    std::cerr << "note: " << note << "\n";
-  }
-  return std::move(tables.bytes);
+void PrintNote(void*, const char* text) {
+  absl::FPrintF(stderr, "note: %s\n", OneLine(text));
+}
+
+absl::StatusOr<std::vector<int32_t>> Encode(const ds_tokenizer* tokenizer,
+                                            const std::string& text,
+                                            uint32_t flags) {
+  int32_t* ids = nullptr;
+  size_t count = 0;
+  DS_RETURN_IF_ERROR(StatusOf(ds_tokenize(
+      tokenizer, {text.data(), text.size()}, flags, &ids, &count)));
+  const Handle<int32_t> owned(ids);
+  return std::vector<int32_t>(ids, ids + count);
+}
+
+absl::StatusOr<std::string> Decode(const ds_tokenizer* tokenizer,
+                                   const std::vector<int32_t>& ids,
+                                   bool skip_special) {
+  char* text = nullptr;
+  size_t size = 0;
+  DS_RETURN_IF_ERROR(StatusOf(ds_detokenize(
+      tokenizer, ids.data(), ids.size(), skip_special, &text, &size)));
+  const Handle<char> owned(text);
+  return std::string(text, size);
 }
 
 json::Value Ids(const std::vector<int32_t>& ids) {
@@ -61,8 +62,11 @@ absl::Status Tokenize(const DsrunOptions& options) {
         absl::StrCat(options.texts, ": holds ", json::KindName(texts->kind()),
                      "; a list of strings is needed"));
   }
-  DS_ASSIGN_OR_RETURN(const std::string tables, ReadTables(options));
-  DS_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(tables));
+  ds_tokenizer* opened = nullptr;
+  DS_RETURN_IF_ERROR(StatusOf(ds_open_tokenizer(
+      options.plan.c_str(), options.tiktoken_pattern.c_str(), PrintNote,
+      nullptr, &opened)));
+  const Handle<ds_tokenizer> tokenizer(opened);
 
   json::Value out = json::Value::Array();
   for (size_t i = 0; i < texts->items().size(); ++i) {
@@ -72,16 +76,15 @@ absl::Status Tokenize(const DsrunOptions& options) {
           absl::StrCat(options.texts, ": item ", i, " is ",
                        json::KindName(item.kind()), "; a string is needed"));
     }
-    auto encoded = tokenizer->Encode(item.as_string());
+    auto encoded = Encode(opened, item.as_string(), 0);
     DS_RETURN_IF_ERROR(Annotate(encoded.status(), options.texts, ": item ", i));
     const std::vector<int32_t>& ids = *encoded;
-    DS_ASSIGN_OR_RETURN(
-        const auto bare,
-        tokenizer->Encode(item.as_string(), {.add_special = false}));
+    DS_ASSIGN_OR_RETURN(const auto bare,
+                        Encode(opened, item.as_string(), DS_NO_SPECIAL));
     DS_ASSIGN_OR_RETURN(const std::string decoded,
-                        tokenizer->Decode(ids, /*skip_special=*/true));
+                        Decode(opened, ids, /*skip_special=*/true));
     DS_ASSIGN_OR_RETURN(const std::string decoded_keep,
-                        tokenizer->Decode(ids, /*skip_special=*/false));
+                        Decode(opened, ids, /*skip_special=*/false));
     json::Value entry = json::Value::Object();
     entry.Set("ids", Ids(ids));
     entry.Set("ids_no_special", Ids(bare));

@@ -21,6 +21,13 @@ void KeepError(absl::string_view message) {
   size_t end = 0;
   for (size_t i = 0; i < message.size();) {
     const auto byte = static_cast<unsigned char>(message[i]);
+    if (byte == '\n' || byte == '\t') {
+      if (end + 2 >= kErrorBytes) break;
+      last_error[end++] = '\\';
+      last_error[end++] = byte == '\n' ? 'n' : 't';
+      ++i;
+      continue;
+    }
     if (absl::ascii_iscntrl(byte)) {
       if (end + 4 >= kErrorBytes) break;
       last_error[end++] = '\\';

@@ -77,8 +77,9 @@ absl::StatusOr<ChatChoice> ReadChoice(const ds_chat_params& p) {
   DS_ASSIGN_OR_RETURN(c.tools, ReadJson(p.tools_json, "tools_json"));
   DS_ASSIGN_OR_RETURN(c.documents,
                       ReadJson(p.documents_json, "documents_json"));
+  c.arguments_label = "arguments_json";
   DS_ASSIGN_OR_RETURN(c.arguments,
-                      ReadJson(p.arguments_json, "arguments_json"));
+                      ReadJson(p.arguments_json, c.arguments_label));
   return c;
 }
 

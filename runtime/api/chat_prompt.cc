@@ -66,17 +66,18 @@ void SetTokens(const Plan& plan, const Tokenizer* tokenizer,
   }
 }
 
-absl::Status CheckArguments(const json::Value& arguments) {
+absl::Status CheckArguments(const ChatChoice& choice) {
+  const json::Value& arguments = choice.arguments;
   if (arguments.is_null()) return absl::OkStatus();
   if (!arguments.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--template-args: is ", json::KindName(arguments.kind()),
+        choice.arguments_label, ": is ", json::KindName(arguments.kind()),
         "; must be an object, such as {\"enable_thinking\": false}"));
   }
   for (absl::string_view taken : {"messages", "tools", "documents"}) {
     if (arguments.Find(taken) == nullptr) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("--template-args: \"", taken,
+        absl::StrCat(choice.arguments_label, ": \"", taken,
                      "\" comes from the conversation; leave it out"));
   }
   return absl::OkStatus();
@@ -84,7 +85,7 @@ absl::Status CheckArguments(const json::Value& arguments) {
 
 absl::StatusOr<ChatPrompt> Finish(ChatPrompt prompt, const std::string& text,
                                   const ChatChoice& choice) {
-  DS_RETURN_IF_ERROR(CheckArguments(choice.arguments));
+  DS_RETURN_IF_ERROR(CheckArguments(choice));
   prompt.render.add_generation_prompt = choice.add_generation_prompt;
   prompt.render.tools = choice.tools;
   prompt.render.documents = choice.documents;

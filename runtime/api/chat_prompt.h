@@ -22,6 +22,7 @@ struct ChatChoice {
   std::string text_label;           // what errors call it
   bool add_generation_prompt = true;
   json::Value tools, documents, arguments;  // as RenderOptions
+  std::string arguments_label = "arguments";
 };
 
 struct ChatPrompt {
