@@ -11,6 +11,7 @@
 #include "runtime/text/sentencepiece_proto.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/tokenizer_files.h"
+#include "runtime/text/tokenizer_spec.h"
 #include "runtime/text/tokenizer_tables.h"
 #include "runtime/text/tokenizer_vectors.h"
 #include "runtime/text/wire_reader.h"
@@ -448,6 +449,60 @@ TEST(TokenizerVectors, AreMadeAndCheckedForEveryKind) {
     DS_EXPECT_ERROR(CheckTokenizerVectors(once, &checked), kDataLoss,
                     "tokenizer vector 63");
   }
+}
+
+// Damage of every kind's tables ends in a status or in a tokenizer that works.
+TEST(TokenizerTables, SurviveDamageOfEveryKind) {
+  std::vector<std::string> tables;
+  for (absl::string_view name : {"bpe_user", "bpe_suffix", "unigram"}) {
+    const auto t = ReadTokenizerSentencePiece(
+        ReadOrDie(ModelPath(absl::StrCat(name, ".model"))), {},
+        name == "unigram" ? "t5" : "");
+    ASSERT_TRUE(t.ok()) << t.status();
+    tables.push_back(t->bytes);
+  }
+  for (absl::string_view name : {"bert_cased", "clip", "t5_unigram"}) {
+    const auto t = ReadTokenizerFiles(JoinPath(DS_GOLDEN_TOKENIZERS, name), {});
+    ASSERT_TRUE(t.ok()) << t.status();
+    tables.push_back(t->bytes);
+  }
+  uint64_t state = 99;
+  const auto next = [&state] {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state >> 33);
+  };
+  int loaded = 0;
+  for (const std::string& good : tables) {
+    for (int i = 0; i < 300; ++i) {
+      std::string bad = good;
+      // Most of the options lie at the end, behind the vocabulary.
+      const size_t from = i % 2 == 0 ? 0 : bad.size() - bad.size() / 16;
+      for (uint32_t n = 1 + next() % 3; n > 0; --n) {
+        bad[from + next() % (bad.size() - from)] =
+            static_cast<char>(next() % 2 == 0 ? next() : 0xFF);
+      }
+      const auto t = Tokenizer::Load(bad);
+      if (!t.ok()) {
+        EXPECT_EQ(t.status().code(), absl::StatusCode::kDataLoss) << t.status();
+        continue;
+      }
+      ++loaded;
+      const auto ids = (*t)->Encode("and the LORD <usr> said\xFF unto ab c!");
+      if (ids.ok()) (*t)->Decode(*ids, false).IgnoreError();
+    }
+  }
+  EXPECT_GT(loaded, 100);
+}
+
+TEST(TokenizerTables, RefusesMergesThatCantBeTakenBack) {
+  TokenizerSpec spec;
+  spec.sentencepiece = true;
+  spec.AddToken("<unk>", kTokenNamed);
+  spec.AddToken("a", kTokenInModel | kTokenUnused);
+  spec.unk_id = 0;
+  spec.merges = {{1, 1, 1}};
+  DS_EXPECT_ERROR(ParseTokenizer(SerializeTokenizer(spec)), kDataLoss,
+                  "merge 0 gives token 1, which is not its parts");
 }
 
 TEST(TokenizerFiles, AreTakenFromAFileOrAFolder) {

@@ -1,4 +1,5 @@
 // Reads the serialised form of a tokenizer from bytes that nobody vouches for.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -151,6 +152,16 @@ void ReadVocabulary(Reader& r, TokenizerSpec* spec) {
   }
 }
 
+// Never 0, so that parts are shorter than the whole.
+size_t SymbolBytes(const TokenizerSpec& spec, int32_t symbol) {
+  if (symbol < spec.vocab_size()) {
+    return std::max<size_t>(spec.token(symbol).size(), 1);
+  }
+  std::string text;
+  AppendUtf8(spec.extra_symbols[symbol - spec.vocab_size()], &text);
+  return text.size();
+}
+
 void ReadMerges(Reader& r, TokenizerSpec* spec) {
   const int32_t vocab = spec->vocab_size();
   uint32_t n = r.Count(limits::kVocab, 4, "extra symbols");
@@ -178,6 +189,13 @@ void ReadMerges(Reader& r, TokenizerSpec* spec) {
     if (m.merged < 0 || m.merged >= vocab) {
       return r.Fail(absl::StrCat("merge ", i, " names token ", m.merged,
                                  ", the vocabulary has ", vocab));
+    }
+    // What is taken back must get shorter, or it would never end.
+    if ((spec->token_bits[m.merged] & kTokenUnused) &&
+        SymbolBytes(*spec, m.left) + SymbolBytes(*spec, m.right) !=
+            spec->token(m.merged).size()) {
+      return r.Fail(absl::StrCat("merge ", i, " gives token ", m.merged,
+                                 ", which is not its parts"));
     }
   }
 }
