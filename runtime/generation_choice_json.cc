@@ -160,9 +160,9 @@ absl::StatusOr<GenerationChoice> ReadChoice(
   for (const auto& [key, value] : object.members()) {
     if (std::find(others.begin(), others.end(), key) != others.end()) continue;
     const auto& fields = Fields();
-    const auto field =
-        std::find_if(fields.begin(), fields.end(), [&](const Field& f) {
-          return std::find(f.names.begin(), f.names.end(), key) !=
+    const auto field = std::find_if(
+        fields.begin(), fields.end(), [&name = key](const Field& f) {
+          return std::find(f.names.begin(), f.names.end(), name) !=
                  f.names.end();
         });
     if (field == fields.end()) return UnknownKey(key, others);

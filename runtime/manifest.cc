@@ -75,7 +75,7 @@ absl::StatusOr<ManifestFile> ReadEntry(const std::string& path,
 }
 
 absl::StatusOr<Manifest> Parse(const std::string& path,
-                               const std::string& text) {
+                               absl::string_view text) {
   absl::StatusOr<Value> root = json::Parse(text);
   if (!root.ok()) return Damaged(path, root.status().message());
   const Value* version = root->Find("deepslice_plan");
@@ -176,6 +176,11 @@ const ManifestFile* Manifest::Find(absl::string_view name) const {
 
 std::string RankFileName(int rank, absl::string_view extension) {
   return absl::StrFormat("rank_%04d%s", rank, extension);
+}
+
+absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
+                                       const std::string& path) {
+  return Parse(path, text);
 }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder) {

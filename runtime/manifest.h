@@ -37,6 +37,11 @@ std::string RankFileName(int rank, absl::string_view extension);
 // verify`.
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder);
 
+// The text of one alone, whatever files there are; `path` is its name in
+// errors.
+absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
+                                       const std::string& path);
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_RUNTIME_MANIFEST_H_

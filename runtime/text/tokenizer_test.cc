@@ -114,6 +114,20 @@ TEST(Tokenizer, LongWordsMergeLikeShortOnes) {
   }
 }
 
+TEST(Tokenizer, WordsOfUnknownCharactersAloneGiveNoIds) {
+  DS_ASSERT_OK_AND_ASSIGN(
+      const Loaded t,
+      LoadFile(Json(R"({"added_tokens": [], "normalizer": null,
+                        "pre_tokenizer": null, "post_processor": null,
+                        "decoder": null,
+                        "model": {"type": "BPE", "vocab": {"a": 0},
+                                  "merges": []}})")));
+  for (int i = 0; i < 2; ++i) {  // the second time out of the cache
+    EXPECT_EQ(*t->Encode("xyz"), Ids());
+    EXPECT_EQ(*t->Encode("xay"), Ids({0}));
+  }
+}
+
 TEST(Tokenizer, ReadsInvalidUtf8AsReplacementCharacters) {
   DS_ASSERT_OK_AND_ASSIGN(const Loaded t, LoadFile(ByteLevelFile({})));
   DS_ASSERT_OK_AND_ASSIGN(const Ids ids, t->Encode("a\xFF\xE2\x82z"));

@@ -26,6 +26,16 @@ std::string Place(absl::string_view text, size_t offset) {
   return absl::StrCat("line ", line, ", column ", column);
 }
 
+// Of what a text holds an error quotes at most so many bytes.
+constexpr size_t kQuotedBytes = 200;
+std::string Shortened(std::string text) {
+  if (text.size() <= kQuotedBytes) return text;
+  size_t end = kQuotedBytes;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text + "...";
+}
+
 // Numbers that stand for those that JSON lacks while a relaxed text is parsed:
 // as long as their names, and with the E that Relax leaves nowhere else.
 constexpr char kNanMark[] = "0E0";
@@ -65,7 +75,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(size_t) override { return Open(Value::Object()); }
   bool key(string_t& k) override {
     if (!keys_.back().insert(k).second) {
-      error = absl::StrFormat("key \"%s\" appears twice in one object", k);
+      error = absl::StrFormat("key \"%s\" appears twice in one object",
+                              Shortened(std::move(k)));
       return false;
     }
     pending_key_.back() = std::move(k);
@@ -88,7 +99,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
       if (c == '\n' || c == '\r') c = ' ';
     }
     error = absl::StrCat(Place(text_, position == 0 ? 0 : position - 1), ": ",
-                         what);
+                         Shortened(std::move(what)));
     return false;
   }
 

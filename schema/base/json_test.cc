@@ -26,6 +26,16 @@ TEST(Json, NamesThePlaceOfBadSyntax) {
                   "line 2, column 8");
 }
 
+TEST(Json, QuotesLittleOfALongText) {
+  const std::string a(100'000, 'a');
+  for (const std::string& text :
+       {"\"" + a + "\\q\"", "{\"" + a + "\":1,\"" + a + "\":2}", a}) {
+    const absl::Status status = Parse(text).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_LT(status.message().size(), 300u);
+  }
+}
+
 TEST(Json, RefusesByteOrderMarkNulAndDepth) {
   DS_EXPECT_ERROR(Parse("\xef\xbb\xbf{}"), kInvalidArgument, "byte-order mark");
   DS_EXPECT_ERROR(Parse(absl::string_view("{}\0\0", 4)), kInvalidArgument,

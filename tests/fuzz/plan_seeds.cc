@@ -1,0 +1,49 @@
+#include "tests/fuzz/plan_seeds.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/support/gpu_plan_builder.h"
+#include "tests/support/plan_builder.h"
+
+namespace deepslice {
+namespace {
+
+std::vector<std::pair<std::string, TestPlan>> Plans() {
+  std::vector<std::pair<std::string, TestPlan>> out;
+  out.emplace_back("f32", TinyLlama().Build());
+  out.emplace_back("i8_bf16", TinyLlama{.matrices = Encoding::kI8Row,
+                                        .cache = Encoding::kBF16}
+                                  .Build());
+  out.emplace_back(
+      "bf16_f16",
+      TinyLlama{.matrices = Encoding::kBF16, .cache = Encoding::kF16}.Build());
+  out.emplace_back("rank_of_two", TinyLlama{.rank = 1, .world = 2}.Build());
+  out.emplace_back("gpu", TinyGpuPlan().Build());
+  return out;
+}
+
+}  // namespace
+
+std::vector<PlanSeed> PlanSeeds() {
+  std::vector<PlanSeed> out;
+  for (auto& [name, plan] : Plans()) {
+    plan.plan.weights_bytes = SeedWeights().size();
+    plan.plan.weights_xxh3.assign((SeedWeights().size() >> 20) + 1, 0);
+    out.push_back({name, plan.Bytes()});
+  }
+  return out;
+}
+
+const std::string& SeedWeights() {
+  static const std::string* const weights = [] {
+    auto* longest = new std::string;
+    for (auto& [name, plan] : Plans()) {
+      if (plan.weights.size() > longest->size()) *longest = plan.weights;
+    }
+    return longest;
+  }();
+  return *weights;
+}
+
+}  // namespace deepslice

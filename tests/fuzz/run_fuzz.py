@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Runs fuzz targets and adds up their executions.
+
+    run_fuzz.py BUILD [TARGET...] --runs N --work FOLDER
+    run_fuzz.py BUILD [TARGET...] --pack --work FOLDER
+
+BUILD is a folder set up with tools/meson/fuzz.ini, after `ninja fuzz`. FOLDER
+keeps what was found between calls: corpora, logs, and counts.tsv with a line
+for each run. --runs is the sum that a target shall reach, over all lines of
+counts.tsv: what is there already is not run again. A finding ends the target's
+run; its input is in FOLDER/TARGET/findings. --pack writes the smallest set of
+inputs with the same coverage to the tree's corpus, to be committed.
+"""
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import seeds
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMITS = ['-rss_limit_mb=512', '-timeout=5', '-malloc_limit_mb=256']
+# Longest input, where it is not 1024 bytes.
+LENGTHS = {'plan': 16384, 'gguf': 4096, 'jinja': 2048, 'json': 4096,
+           'sentencepiece_model': 4096, 'tokenizer_json': 3072,
+           'tokenizer_tables': 2048, 'utf8_stream': 64, 'split_scanner': 96,
+           'stop_strings': 128, 'regex_pretok': 256, 'passes': 2048,
+           'ir_text': 1536, 'config': 1536}
+OPTIONS = ('detect_leaks=0:quarantine_size_mb=16:malloc_context_size=4:'
+           'abort_on_error=0:allocator_may_return_null=0')
+
+
+def unpack(path):
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        line = data.index(b'\n', at)
+        size = int(data[at:line])
+        yield data[line + 1:line + 1 + size]
+        at = line + 1 + size + 1
+
+
+def prepare(build, target, folder):
+    """The seeds and the tree's corpus as files of one input each."""
+    start = folder / 'start'
+    shutil.rmtree(start, ignore_errors=True)
+    start.mkdir(parents=True)
+    for path in sorted((HERE / 'corpus' / target).glob('*')):
+        if path.suffix == '.pack':
+            for i, data in enumerate(unpack(path)):
+                (start / f'{path.stem}_{i}').write_bytes(data)
+        else:
+            shutil.copy(path, start)
+    if target in seeds.SEEDS:
+        seeds.write(target, start)
+    if target in ('plan', 'tokenizer_tables'):
+        line = [build / 'tests/fuzz/make_seeds', target, start]
+        if target == 'tokenizer_tables':
+            json = folder / 'json'
+            seeds.write('tokenizer_json', json)
+            line.append(json)
+        subprocess.run(line, check=True)
+    return start
+
+
+def command(build, target, *more):
+    out = [build / 'tests/fuzz' / ('fuzz_' + target), *LIMITS,
+           f'-max_len={LENGTHS.get(target, 1024)}', *more]
+    dictionary = HERE / 'dict' / (target + '.dict')
+    if dictionary.exists():
+        out.append(f'-dict={dictionary}')
+    return [str(x) for x in out]
+
+
+def counted(work):
+    """Executions so far, by target."""
+    out = {}
+    log = work / 'counts.tsv'
+    for line in log.read_text().splitlines() if log.exists() else []:
+        target, runs = line.split('\t')[:2]
+        out[target] = out.get(target, 0) + int(runs)
+    return out
+
+
+def fuzz(build, target, runs, work, extra):
+    folder = work / target
+    start = prepare(build, target, folder)
+    corpus, findings = folder / 'corpus', folder / 'findings'
+    corpus.mkdir(exist_ok=True)
+    findings.mkdir(exist_ok=True)
+    log = folder / 'log'
+    line = command(build, target, f'-runs={runs}', '-print_final_stats=1',
+                   f'-artifact_prefix={findings}/', *extra, corpus, start)
+    with open(log, 'wb') as out:
+        code = subprocess.run(
+            line, stdout=subprocess.DEVNULL, stderr=out,
+            env={**os.environ, 'ASAN_OPTIONS': OPTIONS,
+                 'UBSAN_OPTIONS': 'print_stacktrace=1'}).returncode
+    text = log.read_text(errors='replace')
+    artifact = re.search(r'Test unit written to (\S*/timeout-\S+)', text)
+    if artifact and subprocess.run(
+            command(build, target, artifact[1]), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL).returncode == 0:
+        # The machine stood still, not the reader.
+        pathlib.Path(artifact[1]).unlink()
+        code = 0
+    done = re.search(r'number_of_executed_units:\s*(\d+)', text)
+    # One that died says how far it was in its last lines of progress.
+    marks = re.findall(r'^#(\d+)\s', text, re.M)
+    count = int(done[1]) if done else int(marks[-1]) if marks else 0
+    took = re.search(r'in (\d+) second', text)
+    with open(work / 'counts.tsv', 'a') as out:
+        out.write(f'{target}\t{count}\t{took[1] if took else "-"}\t'
+                  f'{datetime.datetime.now():%Y-%m-%d %H:%M}\t'
+                  f'{"clean" if code == 0 else f"finding ({code})"}\n')
+    print(f'{target}: {count} executions, '
+          f'{"no finding" if code == 0 else f"a finding: see {log}"}',
+          flush=True)
+    return code == 0
+
+
+def pack(build, target, work):
+    folder = work / target
+    start = prepare(build, target, folder)
+    merged = folder / 'merged'
+    shutil.rmtree(merged, ignore_errors=True)
+    merged.mkdir()
+    subprocess.run(command(build, target, '-merge=1', merged, start,
+                           folder / 'corpus'),
+                   check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL,
+                   env={**os.environ, 'ASAN_OPTIONS': OPTIONS})
+    inputs = sorted((p.read_bytes() for p in merged.iterdir()),
+                    key=lambda b: (len(b), b))
+    to = HERE / 'corpus' / target
+    to.mkdir(parents=True, exist_ok=True)
+    (to / 'merged.pack').write_bytes(
+        b''.join(b'%d\n%s\n' % (len(b), b) for b in inputs))
+    print(f'{target}: {len(inputs)} inputs', flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('build', type=pathlib.Path)
+    parser.add_argument('targets', nargs='*')
+    parser.add_argument('--work', type=pathlib.Path, required=True)
+    parser.add_argument('--runs', type=int, default=100_000)
+    parser.add_argument('--slice', type=int, default=0,
+                        help='at most so many executions in this call')
+    parser.add_argument('--pack', action='store_true')
+    args, extra = parser.parse_known_args()
+    build = args.build.resolve()
+    programs = sorted(p.name[len('fuzz_'):] for p in (
+        build / 'tests/fuzz').glob('fuzz_*') if p.is_file())
+    args.work.mkdir(parents=True, exist_ok=True)
+    good = True
+    for target in args.targets or [p for p in programs if p != 'replay']:
+        if args.pack:
+            pack(build, target, args.work)
+            continue
+        left = args.runs - counted(args.work).get(target, 0)
+        if args.slice:
+            left = min(left, args.slice)
+        if left > 0:
+            good &= fuzz(build, target, left, args.work, extra)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == '__main__':
+    main()

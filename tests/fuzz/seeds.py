@@ -1,0 +1,487 @@
+"""Inputs that fuzzing starts from, made of what the tree holds: templates,
+graphs, tokenizers, configurations, sound files of every container.
+
+    seeds.py TARGET FOLDER
+
+Standard library only. SEEDS maps a target to a function that yields its inputs
+as bytes; those of plans and of tokenizers in plans are written by make_seeds.
+"""
+import base64
+import json
+import pathlib
+import re
+import struct
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+ROOT = TESTS.parent
+sys.path[:0] = [str(TESTS / 'bad_files'), str(TESTS / 'templates')]
+
+PART = b'\n----\n'  # kPartLine
+TEXTS = ['Hello  world, it\'s 2024!\n', ' a\u00e9\u4e2d\U0001F600\u0301 ', '',
+         '<s>user\n\n\t</s>\u2581 x 1234567 ##ab \u00a0\r\n'
+         'DON\'T \u017f \u0130']
+
+
+def parts(*given):
+    return PART.join(g.encode() if isinstance(g, str) else g for g in given)
+
+
+def compact(value):
+    return json.dumps(value, ensure_ascii=False, separators=(',', ':'))
+
+
+def json_texts():
+    for text in ('{}', '[]', 'null', '-0.0', '1e308', '[1,2.5e-3,-7,true]',
+                 '{"a":{"b":["x\\u00e9\\ud83d\\ude00\\n",null]},"c":""}',
+                 '{"a":NaN,"b":[Infinity,-Infinity,],}', '9223372036854775808',
+                 '"\\ud800"', '{"a":1,"a":2}', '[' * 70 + ']' * 70,
+                 '"' + 'x' * 3000 + '\\q"', ' \t\r\n{"k" : "v"}\n'):
+        yield text.encode()
+
+
+def safetensors(header, data=b''):
+    text = header if isinstance(header, bytes) else compact(header).encode()
+    return struct.pack('<Q', len(text)) + text + data
+
+
+def safetensors_files():
+    at, header = 0, {'__metadata__': {'format': 'pt'}}
+    for i, (kind, size) in enumerate([
+            ('F64', 8), ('I64', 8), ('U64', 8), ('F32', 4), ('I32', 4),
+            ('U32', 4), ('F16', 2), ('BF16', 2), ('I16', 2), ('U16', 2),
+            ('I8', 1), ('U8', 1), ('BOOL', 1)]):
+        header[f't{i}'] = {'dtype': kind, 'shape': [2, 3],
+                           'data_offsets': [at, at + 6 * size]}
+        at += 6 * size
+    yield safetensors(header, bytes(range(at % 256)) + bytes(at - at % 256))
+    yield safetensors({'a': {'dtype': 'F32', 'shape': [],
+                             'data_offsets': [0, 4]},
+                       'b': {'dtype': 'F32', 'shape': [0, 7],
+                             'data_offsets': [4, 4]}}, bytes(4))
+    yield safetensors({})
+    yield safetensors(b'{"input_ids":{"dtype":"I64","shape":[1,2],'
+                      b'"data_offsets":[0,16]}}   ', struct.pack('<2q', 5, 7))
+    yield b'version https://git-lfs.github.com/spec/v1\n'
+
+
+def shard_indexes():
+    names = [f'model-{i:05}-of-00003.safetensors' for i in (1, 2, 3)]
+    yield compact({'metadata': {'total_size': 96},
+                   'weight_map': dict(zip('abc', names))}).encode()
+    yield compact({'weight_map': {'x': 'a.safetensors', 'y': names[2]}}).encode()
+    yield compact({'weight_map': {'x': '../a.safetensors'}}).encode()
+
+
+def ggufs():
+    import gguf_file as g
+    import make_bad_ggufs as bad
+    model = bad.model()
+    small = {k: v for k, v in model.keys.items() if 'tokenizer' not in k}
+    yield g.GgufFile(small, model.tensors).build()
+    for kind, (_, elements, _) in g.BLOCKS.items():
+        yield g.GgufFile({}, [g.Tensor('t', [elements, 2], kind)]).build()
+        keys = {'general.architecture': g.string('llama'),
+                'llama.block_count': g.u32(1),
+                'llama.context_length': g.u32(64),
+                'llama.embedding_length': g.u32(elements),
+                'llama.feed_forward_length': g.u32(2),
+                'llama.attention.head_count': g.u32(1),
+                'llama.attention.layer_norm_rms_epsilon': g.f32(1e-5)}
+        yield g.GgufFile(keys, [g.Tensor('token_embd.weight', [elements, 2],
+                                         kind)]).build()
+    for vocab, more in [
+            ('llama', {}), ('bert', {}), ('t5', {}), ('rwkv', {}),
+            ('gpt2', {'tokenizer.ggml.merges': g.array(g.STRING, ['a b'])})]:
+        tokens = ['<unk>', '<s>', '</s>', '\u2581', 'a', 'b', 'ab', '[UNK]',
+                  '\u2581a', '##a'] + (
+                      [f'<0x{i:02X}>' for i in range(256)]
+                      if vocab == 'llama' else [])
+        kinds = [2, 3, 3] + [1] * 7 + [6] * (len(tokens) - 10)
+        yield g.GgufFile({
+            'tokenizer.ggml.model': g.string(vocab),
+            'tokenizer.ggml.pre': g.string('llama-bpe'),
+            'tokenizer.ggml.tokens': g.array(g.STRING, tokens),
+            'tokenizer.ggml.scores': g.array(g.F32, [0.0] * len(tokens)),
+            'tokenizer.ggml.token_type': g.array(g.I32, kinds),
+            'tokenizer.ggml.bos_token_id': g.u32(1),
+            'tokenizer.ggml.eos_token_id': g.u32(2),
+            'tokenizer.ggml.unknown_token_id': g.u32(0),
+            'tokenizer.ggml.add_bos_token': g.number(g.BOOL, 1), **more},
+            []).build()
+
+
+def small_tokenizers():
+    """The golden tokenizers with a few tokens each."""
+    wanted = ['a', 'b', 'c', 'ab', 'e', 'l', 'o', 'll', 'He', '1', '2', '\u2581',
+              '\u2581a', '\u0120', '\u0120a', '##b', 'a</w>', '.', ' ', 'lo']
+    for file in sorted((TESTS / 'golden_cases/tokenizers').glob(
+            '*/tokenizer.json')):
+        whole = json.loads(file.read_text())
+        model = whole['model']
+        special = {t['content'] for t in whole['added_tokens']}
+        if model['type'] == 'Unigram':
+            model['vocab'] = [v for v in model['vocab']
+                              if v[0] in special or v[0] in wanted][:16]
+            unk = [i for i, v in enumerate(model['vocab']) if v[0] == '<unk>']
+            model['unk_id'] = unk[0] if unk else None
+            ids = {v[0]: i for i, v in enumerate(model['vocab'])}
+        else:
+            ids = {t: i for i, t in enumerate(
+                [t for t in model['vocab'] if t in special or t in wanted][:24])}
+            model['vocab'] = ids
+            merges = []
+            for merge in model.get('merges', []):
+                pair = merge if isinstance(merge, list) else merge.split(' ')
+                if all(p in ids for p in pair) and ''.join(pair) in ids:
+                    merges.append(merge)
+            if 'merges' in model:
+                model['merges'] = merges[:6]
+        for token in whole['added_tokens']:
+            token['id'] = ids.get(token['content'], token['id'])
+        post = json.dumps(whole['post_processor'])
+        for token, i in ids.items():
+            post = re.sub(r'("%s", "ids": )\[\d+\]' % re.escape(token),
+                          r'\1[%d]' % i, post)
+        whole['post_processor'] = json.loads(post)
+        yield whole
+
+
+# A component of every kind; each takes its place in a small tokenizer.
+COMPONENTS = {
+    'normalizer': [
+        {'type': 'NFC'}, {'type': 'NFD'}, {'type': 'NFKD'}, {'type': 'NFKC'},
+        {'type': 'StripAccents'}, {'type': 'Nmt'}, {'type': 'ByteLevel'},
+        {'type': 'Strip', 'strip_left': True, 'strip_right': True},
+        {'type': 'Replace', 'pattern': {'Regex': 'a+|\\s'}, 'content': 'b'},
+        {'type': 'Prepend', 'prepend': '\u2581'}, {'type': 'Lowercase'},
+        {'type': 'Precompiled', 'precompiled_charsmap': base64.b64encode(
+            struct.pack('<I', 16) + struct.pack('<4I', 0, 1, 2, 3)
+            + b'x\0').decode()},
+        {'type': 'BertNormalizer', 'clean_text': True,
+         'handle_chinese_chars': True, 'strip_accents': True,
+         'lowercase': True}],
+    'pre_tokenizer': [
+        {'type': 'Whitespace'}, {'type': 'WhitespaceSplit'},
+        {'type': 'BertPreTokenizer'}, {'type': 'UnicodeScripts'},
+        {'type': 'Punctuation', 'behavior': 'Contiguous'},
+        {'type': 'Digits', 'individual_digits': True},
+        {'type': 'CharDelimiterSplit', 'delimiter': ' '},
+        {'type': 'FixedLength', 'length': 3},
+        {'type': 'ByteLevel', 'add_prefix_space': True, 'trim_offsets': True,
+         'use_regex': True},
+        {'type': 'Split', 'pattern': {'String': 'a'},
+         'behavior': 'MergedWithNext', 'invert': False}],
+    'decoder': [
+        {'type': 'BPEDecoder', 'suffix': '</w>'}, {'type': 'ByteFallback'},
+        {'type': 'CTC', 'pad_token': '<pad>', 'word_delimiter_token': '|',
+         'cleanup': True}, {'type': 'Fuse'},
+        {'type': 'WordPiece', 'prefix': '##', 'cleanup': True},
+        {'type': 'Strip', 'content': 'a', 'start': 1, 'stop': 1},
+        {'type': 'Replace', 'pattern': {'Regex': 'a+'}, 'content': ' '}],
+    'post_processor': [
+        {'type': 'ByteLevel', 'trim_offsets': False},
+        {'type': 'BertProcessing', 'sep': ['b', 1], 'cls': ['a', 0]},
+        {'type': 'RobertaProcessing', 'sep': ['b', 1], 'cls': ['a', 0],
+         'trim_offsets': True, 'add_prefix_space': False}],
+    'model': [
+        {'type': 'WordLevel', 'vocab': {'a': 0, 'b': 1}, 'unk_token': 'a'},
+        {'type': 'WordPiece', 'vocab': {'a': 0, '##b': 1, '[UNK]': 2},
+         'unk_token': '[UNK]', 'continuing_subword_prefix': '##',
+         'max_input_chars_per_word': 9},
+        {'type': 'Unigram', 'unk_id': 0, 'byte_fallback': False,
+         'vocab': [['a', -1.5], ['b', -2.0], ['ab', -0.5]]},
+        {'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'ab': 2},
+         'merges': [['a', 'b']], 'unk_token': 'a', 'byte_fallback': True,
+         'fuse_unk': True, 'ignore_merges': True, 'dropout': None}],
+}
+
+
+def tokenizer_jsons():
+    for whole in small_tokenizers():
+        for text in TEXTS:
+            yield parts(text, '{"add_bos_token":true,"bos_token":"<s>"}',
+                        compact(whole))
+    base = {'version': '1.0', 'added_tokens': [
+        {'id': 3, 'content': '<s>', 'single_word': True, 'lstrip': True,
+         'rstrip': True, 'normalized': True, 'special': True}],
+        'normalizer': None, 'pre_tokenizer': None, 'post_processor': None,
+        'decoder': None, 'model': COMPONENTS['model'][3]}
+    for key, kinds in COMPONENTS.items():
+        for kind in kinds:
+            yield parts('ab a<s> b\u00e9', '', compact({**base, key: kind}))
+    for key, name in [('normalizer', 'normalizers'),
+                      ('pre_tokenizer', 'pretokenizers'),
+                      ('decoder', 'decoders')]:
+        yield parts(' ab a', '', compact(
+            {**base, key: {'type': 'Sequence', name: COMPONENTS[key][:2]}}))
+
+
+def varint(n):
+    out = b''
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    """A field of a protocol buffer: an int, a float or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack('<f', value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def sentencepiece_models():
+    pieces = [('<unk>', 0.0, 2), ('<s>', 0.0, 3), ('</s>', 0.0, 3),
+              ('\u2581', -1.0, 1), ('a', -2.0, 1), ('b', -2.5, 1),
+              ('ab', -0.5, 1), ('\u2581a', -0.7, 1), ('<u>', 0.0, 4),
+              ('abb', -9.0, 5)]
+    body = b''.join(field(1, field(1, t.encode()) + field(2, s)
+                          + field(3, k)) for t, s, k in pieces)
+    some_bytes = b''.join(field(1, field(1, b'<0x%02X>' % i) + field(2, 0.0)
+                                + field(3, 6)) for i in range(256))
+    charsmap = (struct.pack('<I', 16) + struct.pack('<4I', 0, 1, 2, 3) + b'x\0')
+    for kind in (1, 2):
+        for fallback in (0, 1):
+            for text in TEXTS:
+                for model_type in ('', 'llama', 't5', 'gemma'):
+                    yield parts(text, model_type, '', body
+                                + (some_bytes if fallback else b'')
+                                + field(2, field(3, kind)
+                                        + field(35, fallback))
+                                + field(3, field(2, charsmap if kind == 1
+                                                 else b'')
+                                        + field(3, 1) + field(4, 1)
+                                        + field(5, 1)))
+                    if fallback:
+                        break
+
+
+def rank_files():
+    extra = ''.join(f'{base64.b64encode(t).decode()} {256 + i}\n' for i, t in
+                    enumerate([b'ab', b'abc', b' a', b'\xc3\xa9', b'11']))
+    declared = compact({'added_tokens_decoder': {
+        '300': {'content': '<x>', 'special': True}}})
+    for encoding in ('gpt2', 'cl100k_base', 'o200k_base', 'qwen', 'llama3'):
+        yield parts('a<x>' + TEXTS[0], encoding, declared, 'bytes\n' + extra)
+    for text in TEXTS:
+        yield parts(text, 'qwen', '', 'bytes\n' + extra)
+
+
+def patterns():
+    found = set()
+    for file in (ROOT / 'runtime/text').glob('*.cc'):
+        for text in re.findall(r'R"\w*\((.*?)\)\w*"', file.read_text(), re.S):
+            if len(text) < 400 and ('\\' in text or '[' in text):
+                found.add(text)
+    for whole in small_tokenizers():
+        found.update(json.loads(m) for m in re.findall(
+            r'"Regex": ("(?:[^"\\]|\\.)*")', json.dumps(whole)))
+    for i, pattern in enumerate(sorted(found)):
+        yield parts(chr(48 + i % 10), pattern, TEXTS[i % len(TEXTS)])
+    for i, pattern in enumerate([
+            '(a+)+$', '(?:a|aa)*b', '\\w+(?=\\s)', '(?<!a)b', 'x{2,5}?', '[^a-c]',
+            '\\p{Lu}\\P{Ll}', '(?i)stra\u00dfe', '[[:alpha:]&&[^a]]', '\\Ab|c\\z',
+            '(?>a|ab)c', 'a*+a', '\\X', '\\R', '\\h', '(?#c)a', '(?<n>a)\\k<n>']):
+        yield parts(chr(48 + i % 10), pattern, 'a' * 40 + TEXTS[i % 4])
+
+
+def scanner_texts():
+    for text in TEXTS + [
+            "I'll we've DON'T \u017fs it'\u017f", '1234567 \u0663\u0664\u00bd',
+            '  \n\n \t x\r\n\r\n', 'camelCaseHTTPServer\u01c5', '!!!\n\n...a/b',
+            '\u2028\u00a0\u3000\u0085\u200d\u0301']:
+        yield text.encode()
+
+
+def utf8_texts():
+    for text in TEXTS:
+        yield b'\3' + text.encode()
+    yield b'\0\xf0\x9f\x98\xed\xa0\x80\xc0\xaf\xf4\x90\x80\x80\xff\xe2\x82'
+
+
+def stops():
+    yield parts('\n\n\nUser:\n</s>\nabab', 'ababab\nUser says\n\nno</s>')
+    yield parts('aa\naaa', 'aaaa')
+
+
+def variables(messages, **more):
+    return compact({'messages': messages, 'add_generation_prompt': True,
+                    **more})
+
+
+def templates():
+    import conversations as c
+    import random_templates
+    contexts = [variables(m) for m in c.CONVERSATIONS.values()]
+    contexts.append(variables([c.SYSTEM, c.USER], tools=[c.WEATHER, c.CLOCK]))
+    contexts = [x for x in contexts if len(x) < 1500]
+    for i, file in enumerate(sorted((TESTS / 'templates/families').glob('*'))):
+        yield parts(contexts[i % len(contexts)], file.read_bytes())
+    # Many small ones get further than one that is long.
+    for seed in range(400):
+        made = random_templates.make(seed)
+        text, context = made[0], made[1]
+        yield parts(compact(context), text)
+
+
+def chats():
+    for file in sorted((TESTS / 'templates/families').glob('*')):
+        yield parts('Be kind<s>', '<|im_end|>[INST] <s', file.read_bytes())
+    yield parts('', 's>', "{% for m in messages %}<{{ m['content'] }}>"
+                "{{ bos_token }}{% endfor %}")
+    yield parts('a', 'b', "{{ messages[0].role ~ '<s' ~ '>' }}"
+                "{{ messages[1]['content'] | upper | trim }}<s>")
+
+
+def graphs():
+    for file in sorted((TESTS / 'golden').rglob('*.ir')):
+        yield file.read_bytes()
+
+
+def pass_lists():
+    for file in sorted((TESTS / 'golden').rglob('*.ir')):
+        text = file.read_text()
+        run = re.search(r'^# RUN (.*)$', text, re.M)
+        graph = text.split('# EXPECT')[0]
+        for line in [run[1]] if run else [
+                'fuse-qkv,fuse-gate-up,fuse-epilogues',
+                'quantize-weights(dtype=int8),tensor-slice(tp=2,rank=1),'
+                'fuse-epilogues']:
+            yield parts(line, graph)
+
+
+CONFIG = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama',
+          'hidden_size': 12, 'intermediate_size': 20, 'num_hidden_layers': 2,
+          'num_attention_heads': 6, 'num_key_value_heads': 2, 'head_dim': 10,
+          'vocab_size': 131, 'max_position_embeddings': 64,
+          'rms_norm_eps': 1e-5, 'rope_theta': 10000.0,
+          'torch_dtype': 'bfloat16', 'tie_word_embeddings': False,
+          'hidden_act': 'silu', 'eos_token_id': [2, 3], 'bos_token_id': 1}
+
+
+def configs():
+    gpt2 = {'architectures': ['GPT2LMHeadModel'], 'model_type': 'gpt2',
+            'n_embd': 12, 'n_layer': 1, 'n_head': 2, 'n_positions': 32,
+            'vocab_size': 99, 'activation_function': 'gelu_new',
+            'layer_norm_epsilon': 1e-5, 'n_inner': None,
+            'scale_attn_by_inverse_layer_idx': True}
+    qwen2 = {**CONFIG, 'architectures': ['Qwen2ForCausalLM'],
+             'model_type': 'qwen2', 'use_sliding_window': True,
+             'sliding_window': 16, 'max_window_layers': 1,
+             'tie_word_embeddings': True}
+    mistral = {**CONFIG, 'architectures': ['MistralForCausalLM'],
+               'model_type': 'mistral', 'sliding_window': 8}
+    for config in (CONFIG, gpt2, qwen2, mistral):
+        yield json.dumps(config, indent=1).encode()
+    for scaling in (
+            {'type': 'linear', 'factor': 2.0}, {'type': 'dynamic', 'factor': 4},
+            {'rope_type': 'llama3', 'factor': 8.0, 'low_freq_factor': 1.0,
+             'high_freq_factor': 4.0, 'original_max_position_embeddings': 32},
+            {'type': 'yarn', 'factor': 4.0, 'beta_fast': 32, 'beta_slow': 1,
+             'original_max_position_embeddings': 16, 'mscale': 1.0},
+            {'type': 'longrope', 'short_factor': [1] * 5,
+             'long_factor': [2] * 5, 'original_max_position_embeddings': 16}):
+        yield compact({**CONFIG, 'rope_scaling': scaling}).encode()
+    yield compact({**CONFIG, 'attention_bias': True, 'mlp_bias': True,
+                   'quantization_config': {'bits': 4}}).encode()
+    for file in sorted((TESTS / 'golden_cases/models').glob('*/config.json')):
+        yield file.read_bytes()
+
+
+def generation_configs():
+    yield parts(compact({'eos_token_id': 2, 'bos_token_id': 1}), compact({
+        'eos_token_id': [2, 5], 'pad_token_id': 0, 'do_sample': True,
+        'temperature': 0.7, 'top_k': 50, 'top_p': 0.9, 'min_p': 0.05,
+        'typical_p': 0.95, 'repetition_penalty': 1.1, 'max_new_tokens': 64,
+        'min_new_tokens': 2, 'num_beams': 1, 'num_return_sequences': 2,
+        'length_penalty': 1.0, 'early_stopping': 'never',
+        'suppress_tokens': [1, 2], 'no_repeat_ngram_size': 3,
+        'bad_words_ids': [[1]]}))
+    yield parts('{}', compact({'num_beams': 4, 'early_stopping': True}))
+
+
+def manifests():
+    files = [{'name': f'rank_0000.{x}', 'bytes': 4096, 'sha256': '0' * 64}
+             for x in ('plan', 'weights')]
+    yield json.dumps({'deepslice_plan': 1, 'plan_set_id': 'abc',
+                      'world_size': 1, 'files': files}, indent=2).encode()
+
+
+def prompt_files():
+    yield parts('a.txt', 'Hello\nworld\r\n\n  x\n')
+    for request in (
+            {'prompt': 'Hi', 'max_tokens': 5, 'temperature': 0.5, 'top_p': 0.9,
+             'top_k': 40, 'seed': 7, 'stop': ['\n', 'x'], 'n': 2},
+            {'prompt_ids': [1, 2], 'logit_bias': {'5': -100, '7': 1.5},
+             'stop_token_ids': [2], 'logprobs': 3, 'min_tokens': 1},
+            {'prompt': '', 'num_beams': 2, 'length_penalty': 1.0,
+             'early_stopping': 'never', 'ignore_eos': True},
+            {'prompt': 'a', 'presence_penalty': 1, 'frequency_penalty': -1,
+             'repetition_penalty': 1.2, 'do_sample': False, 'min_p': 0.1}):
+        yield parts('a.jsonl', compact(request) + '\n')
+
+
+def launches():
+    sets = [
+        'RANK=1\nWORLD_SIZE=2\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\n'
+        'MASTER_ADDR=127.0.0.1\nMASTER_PORT=29500\nTORCHELASTIC_RUN_ID=x',
+        'OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\n'
+        'OMPI_COMM_WORLD_LOCAL_RANK=0\nOMPI_COMM_WORLD_LOCAL_SIZE=2',
+        'PMI_RANK=1\nPMI_SIZE=2', 'SLURM_PROCID=0\nSLURM_NTASKS=2\n'
+        'SLURM_LOCALID=0\nSLURM_JOB_ID=7\nSLURM_STEP_ID=0\nSLURM_NNODES=1',
+        'FLUX_TASK_RANK=0\nFLUX_JOB_SIZE=2', 'MV2_COMM_WORLD_RANK=0\n'
+        'MV2_COMM_WORLD_SIZE=2', '--rank=1\n--world-size=2\n--local-rank=1',
+        '--spawn=2', '--spawned=1/2 sockets 5 report 6']
+    for text in sets:
+        yield text.encode()
+    yield '\n'.join(sets).encode()
+
+
+def command_lines():
+    for line in (
+            'plan -p Hello -n 5 --temperature 0.7 --top-k 40 --top-p 0.9',
+            'plan --prompt-ids 5,6;7 --print-ids --greedy --stop x --seed 1',
+            'bench plan -p 64 -n 16 -r 2 -b 4 -o json --threads 2',
+            'tokenize plan --in texts.json --json', 'tune plan',
+            'chat plan --system Be --max_seq_len 128 --device cuda:1',
+            'plan --feed in.safetensors --fetch out.safetensors',
+            'plan --perplexity eval.txt --window 256 --rank 0 --world-size 2',
+            'plan --prompts a.jsonl --json --logprobs 3 --beams 4 --answers 2',
+            'plan --logit-bias 5:-inf --logit-bias 7:2.5 --min-p=0.1 --rnak 1',
+            '--help', 'bench --help', '--version', '--help-json', '-- -x',
+            '--spawned 1/2 sockets 5 report 6', '80GiB', '1h30m', '500ms'):
+        yield '\n'.join(line.split(' ')).encode()
+
+
+SEEDS = {
+    'chat_encode': chats, 'cli_args': command_lines, 'config': configs,
+    'generation_config': generation_configs, 'gguf': ggufs, 'ir_text': graphs,
+    'jinja': templates, 'json': json_texts, 'launch': launches,
+    'manifest': manifests, 'passes': pass_lists, 'prompt_file': prompt_files,
+    'regex_pretok': patterns, 'safetensors': safetensors_files,
+    'sentencepiece_model': sentencepiece_models,
+    'shard_index': shard_indexes, 'split_scanner': scanner_texts,
+    'stop_strings': stops, 'tensor_file': safetensors_files,
+    'tokenizer_json': tokenizer_jsons, 'tokenizer_ranks': rank_files,
+    'utf8_stream': utf8_texts,
+}
+
+
+def write(target, folder):
+    """Writes the seeds and returns how many there are."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for count, data in enumerate(SEEDS[target](), 1):
+        (folder / f'seed_{count:04}').write_bytes(data)
+    return count
+
+
+if __name__ == '__main__':
+    if len(sys.argv) != 3 or sys.argv[1] not in SEEDS:
+        sys.exit(f'usage: seeds.py TARGET FOLDER; targets: {", ".join(SEEDS)}')
+    print(write(sys.argv[1], sys.argv[2]), 'seeds')
