@@ -121,6 +121,9 @@ ValueOr TemplateRunner::CallAny(const Expr& e, Scope& scope,
       return Recurse(e.line, function.as_loop(), args);
     case Value::Kind::kState:
       if (function.as_state().name == "joiner") {
+        if (!args.positional.empty() || !args.named.empty()) {
+          return Error(e.line, "a joiner takes no arguments");
+        }
         Value::State& state = function.as_state();
         if (std::exchange(state.at, 1) == 0) return Value::String("");
         return (*state.items)[0];

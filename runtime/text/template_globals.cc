@@ -71,6 +71,10 @@ absl::StatusOr<Value> MakeMapping(absl::string_view name,
       map = v.as_map();
       continue;
     }
+    if (v.is_undefined()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", v.name(), "\" is undefined"));
+    }
     DS_ASSIGN_OR_RETURN(const Value::List pairs, TemplateItems(v, meter));
     for (const Value& pair : pairs) {
       DS_ASSIGN_OR_RETURN(Value::List parts, TemplateItems(pair, meter));

@@ -327,7 +327,9 @@ class Lexer {
     if (!absl::SimpleAtod(digits, &token.float_value)) {
       return Error(absl::StrCat("number ", digits, " is not one"));
     }
-    return AddNumber(n, std::move(token));
+    tokens_.push_back(std::move(token));
+    Skip(n);
+    return absl::OkStatus();
   }
 
   absl::Status AddInteger(size_t n, const std::string& digits, int base) {
@@ -336,12 +338,6 @@ class Lexer {
     const auto r = std::from_chars(digits.data(), end, token.int_value, base);
     if (r.ec != std::errc() || r.ptr != end) {
       return Error(absl::StrCat("number ", digits, " is too large"));
-    }
-    return AddNumber(n, std::move(token));
-  }
-  absl::Status AddNumber(size_t n, TemplateToken token) {
-    if (NamePartAt(text_, pos_ + n) > 0) {
-      return Error("number that runs into a name");
     }
     tokens_.push_back(std::move(token));
     Skip(n);

@@ -246,7 +246,7 @@ class Parser {
 
   absl::Status Set(int line, std::vector<Statement>* out) {
     Statement s{Statement::Kind::kSet, line};
-    DS_ASSIGN_OR_RETURN(s.target, Targets(true, "="));
+    DS_ASSIGN_OR_RETURN(s.target, Targets(true, ""));
     if (in_.TakeOp("=")) {
       DS_ASSIGN_OR_RETURN(s.expr, ParseTemplateExpr(in_, true));
       out->push_back(std::move(s));

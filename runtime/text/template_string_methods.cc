@@ -80,6 +80,9 @@ ValueOr Split(const Call& c) {
 ValueOr SplitLines(const Call& c) {
   DS_RETURN_IF_ERROR(c.meter.Charge(CountControlAndSpace(c.s)));
   const Value* keep = c.Arg(0, "keepends");
+  if (keep && !keep->is_integral()) {
+    return c.Needs(absl::StrCat("true or false, got ", keep->KindName()));
+  }
   Value::List out;
   for (MarkedText& line : SplitTextLines(c.s, keep && keep->Truthy())) {
     out.push_back(Value::String(std::move(line)));
