@@ -38,10 +38,9 @@ absl::StatusOr<ChatChoice> ChatChoiceOf(const Plan& plan,
     } else if (FileExists(*wanted)) {
       DS_RETURN_IF_ERROR(ReadTemplate(*wanted, &choice));
     } else {
-      return absl::NotFoundError(
-          absl::StrCat("--chat-template ", *wanted, ": is no file, and ",
-                       options.plan, " has no template of that name; it has ",
-                       ChatTemplateNames(plan)));
+      return absl::NotFoundError(absl::StrCat(
+          "--chat-template ", *wanted, ": is no file, and ", options.plan,
+          " has no template of that name; it has ", ChatTemplateNames(plan)));
     }
   }
   return WithArguments(options, std::move(choice));

@@ -107,9 +107,8 @@ absl::StatusOr<std::vector<std::vector<Answer>>> AnswerPrompts(
   const Handle<ds_model> model = ModelOver(&session);
   Watcher watcher = {form, absl::OkStatus()};
   ds_generation* made = nullptr;
-  const ds_status status =
-      ds_generate(model.get(), requests.data(), requests.size(), OnEvent,
-                  &watcher, &made);
+  const ds_status status = ds_generate(
+      model.get(), requests.data(), requests.size(), OnEvent, &watcher, &made);
   const Handle<ds_generation> generation(made);
   DS_RETURN_IF_ERROR(StatusOf(status));
   DS_RETURN_IF_ERROR(watcher.status);

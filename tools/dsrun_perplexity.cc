@@ -79,8 +79,8 @@ absl::Status PerplexityWork::Run(Session& session) {
       model.get(), sequences.data(), sequences.size(),
       [](void* user, size_t w, int64_t position, const float* logits) {
         Sum& t = *static_cast<Sum*>(user);
-        t.sum += NegativeLogLikelihood(
-            logits, t.vocab, t.ids[w * t.window + position + 1]);
+        t.sum += NegativeLogLikelihood(logits, t.vocab,
+                                       t.ids[w * t.window + position + 1]);
       },
       &total)));
   const double mean = total.sum / static_cast<double>(windows * window_);

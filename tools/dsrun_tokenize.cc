@@ -27,8 +27,8 @@ absl::StatusOr<std::vector<int32_t>> Encode(const ds_tokenizer* tokenizer,
                                             uint32_t flags) {
   int32_t* ids = nullptr;
   size_t count = 0;
-  DS_RETURN_IF_ERROR(StatusOf(ds_tokenize(
-      tokenizer, {text.data(), text.size()}, flags, &ids, &count)));
+  DS_RETURN_IF_ERROR(StatusOf(
+      ds_tokenize(tokenizer, {text.data(), text.size()}, flags, &ids, &count)));
   const Handle<int32_t> owned(ids);
   return std::vector<int32_t>(ids, ids + count);
 }
@@ -38,8 +38,8 @@ absl::StatusOr<std::string> Decode(const ds_tokenizer* tokenizer,
                                    bool skip_special) {
   char* text = nullptr;
   size_t size = 0;
-  DS_RETURN_IF_ERROR(StatusOf(ds_detokenize(
-      tokenizer, ids.data(), ids.size(), skip_special, &text, &size)));
+  DS_RETURN_IF_ERROR(StatusOf(ds_detokenize(tokenizer, ids.data(), ids.size(),
+                                            skip_special, &text, &size)));
   const Handle<char> owned(text);
   return std::string(text, size);
 }
@@ -63,9 +63,9 @@ absl::Status Tokenize(const DsrunOptions& options) {
                      "; a list of strings is needed"));
   }
   ds_tokenizer* opened = nullptr;
-  DS_RETURN_IF_ERROR(StatusOf(ds_open_tokenizer(
-      options.plan.c_str(), options.tiktoken_pattern.c_str(), PrintNote,
-      nullptr, &opened)));
+  DS_RETURN_IF_ERROR(StatusOf(
+      ds_open_tokenizer(options.plan.c_str(), options.tiktoken_pattern.c_str(),
+                        PrintNote, nullptr, &opened)));
   const Handle<ds_tokenizer> tokenizer(opened);
 
   json::Value out = json::Value::Array();

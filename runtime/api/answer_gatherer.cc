@@ -81,8 +81,8 @@ absl::StatusOr<Verdict> AnswerGatherer::Take(const NewToken& token) {
   if (stop || s.tokens >= max_tokens_) {
     DS_RETURN_IF_ERROR(EndText(token.answer, &piece));
     event.is_last = true;
-    event.finish = stop || s.stopped_by_text ? FinishReason::kStop
-                                             : FinishReason::kLength;
+    event.finish =
+        stop || s.stopped_by_text ? FinishReason::kStop : FinishReason::kLength;
   }
   const bool go_on = Tell(event, piece);
   if (event.is_last) return stop ? Verdict::kStop : Verdict::kGoOn;

@@ -21,7 +21,8 @@ class AnswerGatherer {
 
   Verdict See(const NewToken& token);
   // The end: the engine's answers, in order.
-  absl::StatusOr<std::vector<AnswerRecord>> Finish(std::vector<Completion> done);
+  absl::StatusOr<std::vector<AnswerRecord>> Finish(
+      std::vector<Completion> done);
 
  private:
   struct State {

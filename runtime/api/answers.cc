@@ -115,10 +115,9 @@ absl::StatusOr<std::vector<std::vector<AnswerRecord>>> AnswerAll(
   auto next = done.begin();
   for (size_t i = 0; i < questions.size(); ++i) {
     const auto end = next + counts[i];
-    DS_ASSIGN_OR_RETURN(
-        answers.emplace_back(),
-        gatherers[i]->Finish(
-            {std::make_move_iterator(next), std::make_move_iterator(end)}));
+    DS_ASSIGN_OR_RETURN(answers.emplace_back(),
+                        gatherers[i]->Finish({std::make_move_iterator(next),
+                                              std::make_move_iterator(end)}));
     next = end;
     if (questions[i].want_text) continue;
     // Stop texts may have needed one.

@@ -120,9 +120,9 @@ ds_status ds_apply_chat_template(ds_model* model, const ds_message* messages,
       DS_ASSIGN_OR_RETURN(const ds_tokenizer* own, TokenizerOf(*model));
       tokenizer = own->tokenizer;
     }
-    DS_ASSIGN_OR_RETURN(const ChatPrompt prompt,
-                        MakeChatPrompt(session.plan(), session.folder(),
-                                       tokenizer, choice));
+    DS_ASSIGN_OR_RETURN(
+        const ChatPrompt prompt,
+        MakeChatPrompt(session.plan(), session.folder(), tokenizer, choice));
     DS_ASSIGN_OR_RETURN(const auto pieces, RenderChat(prompt, read));
     std::string whole;
     for (const RenderedPiece& piece : pieces) whole += piece.text;

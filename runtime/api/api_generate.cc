@@ -47,7 +47,8 @@ class LogprobsView {
 // An answer, and what ds_get_answer shows of it.
 class KeptAnswer {
  public:
-  KeptAnswer(AnswerRecord answer, size_t prompt_tokens) : answer_(std::move(answer)) {
+  KeptAnswer(AnswerRecord answer, size_t prompt_tokens)
+      : answer_(std::move(answer)) {
     for (const TokenLogprobs& t : answer_.logprobs) {
       tops_.emplace_back(t);
       logprobs_.push_back(tops_.back().view());
@@ -92,8 +93,7 @@ absl::Status ReadRequest(ds_model* model, const ds_request& r,
   }
   if (r.num_ids > 0) return NullArgument("ds_generate", "ids");
   if (r.prompt.data == nullptr) {
-    return absl::InvalidArgumentError(
-        "no prompt; give its text, or its ids");
+    return absl::InvalidArgumentError("no prompt; give its text, or its ids");
   }
   DS_ASSIGN_OR_RETURN(const absl::string_view text,
                       TextOf(r.prompt, "the prompt"));
@@ -163,9 +163,8 @@ ds_status ds_generate(ds_model* model, const ds_request* requests,
       tokenizer = own->tokenizer;
     }
     model->sequences.reset();  // their cache is used
-    DS_ASSIGN_OR_RETURN(
-        auto answers,
-        AnswerAll(session, tokenizer, questions, Teller(callback, user)));
+    DS_ASSIGN_OR_RETURN(auto answers, AnswerAll(session, tokenizer, questions,
+                                                Teller(callback, user)));
     if (generation == nullptr) return absl::OkStatus();
     auto kept = std::make_unique<ds_generation>();
     for (size_t i = 0; i < num_requests; ++i) {

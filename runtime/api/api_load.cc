@@ -45,10 +45,10 @@ absl::Status CheckParams(const ds_load_params& p) {
   DS_RETURN_IF_ERROR(CheckCount("max_seq_len", p.max_seq_len, kMost));
   // Not a number, too.
   if (!(p.init_timeout_seconds > 0) || p.init_timeout_seconds > 1e9) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ds_load: init_timeout_seconds is ",
-                     p.init_timeout_seconds, "; above 0 and up to 1e9 are "
-                     "allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ds_load: init_timeout_seconds is ", p.init_timeout_seconds,
+        "; above 0 and up to 1e9 are "
+        "allowed"));
   }
   return absl::OkStatus();
 }
@@ -97,10 +97,9 @@ absl::Status Load(const std::string& folder, const ds_load_params& p,
   options.limits = {.max_batch = p.max_batch,
                     .max_step_tokens = p.max_step_tokens,
                     .max_seq_len = p.max_seq_len};
-  DS_RETURN_IF_ERROR(
-      Annotate(ParseDevice(p.device == nullptr ? "auto" : p.device,
-                           &options.device),
-               "ds_load: device"));
+  DS_RETURN_IF_ERROR(Annotate(
+      ParseDevice(p.device == nullptr ? "auto" : p.device, &options.device),
+      "ds_load: device"));
   options.device.share_gpu = p.share_gpu != 0;
   options.device.init_timeout = absl::Seconds(p.init_timeout_seconds);
   if (p.on_note != nullptr) {

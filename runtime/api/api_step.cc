@@ -25,8 +25,8 @@ StepSequences& SequencesOf(ds_model* model) {
   return *model->sequences;
 }
 
-absl::StatusOr<std::vector<StepSequences::Feed>> ReadFeeds(
-    const ds_feed* feeds, size_t num_feeds) {
+absl::StatusOr<std::vector<StepSequences::Feed>> ReadFeeds(const ds_feed* feeds,
+                                                           size_t num_feeds) {
   std::vector<StepSequences::Feed> out;
   for (size_t i = 0; i < num_feeds; ++i) {
     const ds_feed& f = feeds[i];

@@ -24,8 +24,8 @@ namespace deepslice {
 namespace {
 
 // The serialised tables of a plan's tokenizer, or of a tokenizer's own files.
-absl::StatusOr<TokenizerTables> ReadTables(const std::string& source,
-                                           const TokenizerFileOptions& options) {
+absl::StatusOr<TokenizerTables> ReadTables(
+    const std::string& source, const TokenizerFileOptions& options) {
   if (!DirectoryExists(source) || !FindTokenizerFile(source).empty()) {
     return ReadTokenizerFiles(source, options);
   }

@@ -32,9 +32,9 @@ absl::StatusOr<std::string> ChooseTemplate(const Plan& plan,
                                            const ChatChoice& choice) {
   if (choice.name.has_value()) {
     if (const auto* text = Find(plan, *choice.name)) return text->str();
-    return absl::NotFoundError(
-        absl::StrCat(folder, ": has no chat template \"", *choice.name,
-                     "\"; it has ", ChatTemplateNames(plan)));
+    return absl::NotFoundError(absl::StrCat(folder, ": has no chat template \"",
+                                            *choice.name, "\"; it has ",
+                                            ChatTemplateNames(plan)));
   }
   const auto* text = choice.tools.is_null() ? nullptr : Find(plan, "tool_use");
   if (text == nullptr) text = Find(plan, "default");
@@ -138,9 +138,9 @@ absl::StatusOr<std::vector<RenderedPiece>> RenderChat(
     const ChatPrompt& prompt, const json::Value& messages) {
   auto pieces = prompt.chat_template->RenderJson(messages, prompt.render);
   if (absl::IsFailedPrecondition(pieces.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(prompt.where, ": the chat template refuses: ",
-                     pieces.status().message()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        prompt.where,
+        ": the chat template refuses: ", pieces.status().message()));
   }
   if (!pieces.ok()) return Annotate(pieces.status(), prompt.where);
   return pieces;

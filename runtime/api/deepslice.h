@@ -28,7 +28,7 @@
  * for when nobody uses it.
  *
  * Text is UTF-8 with its size in bytes; DS_NUL for a size means up to the first
- * NUL. What is given need not be valid (bad bytes read as U+FFFD); what is given
+ * NUL. What is given need not be valid (bad bytes read as U+FFFD); what comes
  * back is, and ends in a NUL that its size does not count.
  *
  * Growing. Structs with struct_size may get fields at their end: fill them
@@ -64,18 +64,18 @@ extern "C" {
 /* Who acts: the numbers are those of gRPC and Abseil. */
 typedef enum ds_status {
   DS_OK = 0,
-  DS_CANCELLED = 1,            /* the launch was interrupted */
+  DS_CANCELLED = 1, /* the launch was interrupted */
   DS_UNKNOWN = 2,
-  DS_INVALID_ARGUMENT = 3,     /* the caller */
-  DS_DEADLINE_EXCEEDED = 4,    /* a rank did not come in time */
-  DS_NOT_FOUND = 5,            /* no such plan, template, ... */
-  DS_RESOURCE_EXHAUSTED = 8,   /* memory, threads, blocks of the cache */
-  DS_FAILED_PRECONDITION = 9,  /* does not fit this plan, device or launch */
-  DS_ABORTED = 10,             /* another rank is lost */
+  DS_INVALID_ARGUMENT = 3,    /* the caller */
+  DS_DEADLINE_EXCEEDED = 4,   /* a rank did not come in time */
+  DS_NOT_FOUND = 5,           /* no such plan, template, ... */
+  DS_RESOURCE_EXHAUSTED = 8,  /* memory, threads, blocks of the cache */
+  DS_FAILED_PRECONDITION = 9, /* does not fit this plan, device or launch */
+  DS_ABORTED = 10,            /* another rank is lost */
   DS_UNIMPLEMENTED = 12,
-  DS_INTERNAL = 13,            /* the library, or logits that hold NaN */
-  DS_UNAVAILABLE = 14,         /* another rank is lost */
-  DS_DATA_LOSS = 15            /* a file is damaged */
+  DS_INTERNAL = 13,    /* the library, or logits that hold NaN */
+  DS_UNAVAILABLE = 14, /* another rank is lost */
+  DS_DATA_LOSS = 15    /* a file is damaged */
 } ds_status;
 
 /* DS_API_VERSION of the library, and its version ("0.1.0"). */
@@ -112,14 +112,16 @@ typedef struct ds_load_params {
   int64_t max_batch, max_step_tokens, max_seq_len;
 
   /* Which rank of a plan of several this process is. -1: what torchrun,
-   * deepspeed, mpirun or srun set in the environment. Where nothing is set, and
-   * with world_size 1 always, all ranks run as threads of this process, on the
-   * CPU. A plan of one rank does not look at the environment. */
+   * deepspeed, mpirun or srun set in the environment. Where nothing is set
+   * there, and always with a world_size of 1, all ranks run as threads of this
+   * process, on the CPU. A plan of one rank ignores the environment. The
+   * library starts no processes. */
   int32_t rank, world_size, local_rank;
-  /* Ranks of one launch name the same; NULL: as the launcher's variables say. */
+  /* Ranks of one launch name the same; NULL: as the launcher's variables say.
+   */
   const char* launch_id;
   double init_timeout_seconds; /* for the other ranks to come; 60 */
-  int32_t share_gpu;           /* not 0: all local ranks on one GPU, for tests */
+  int32_t share_gpu; /* not 0: all local ranks on one GPU, for tests */
 
   /* Told what a person may like to know (one line without its end), by any
    * thread; NULL: nobody. */
@@ -169,16 +171,17 @@ DS_API ds_status ds_get_tokenizer(ds_model* model,
  * checkpoint's files: a folder, tokenizer.json, tokenizer.model, *.tiktoken.
  * `pattern` names how a file of ranks cuts its text (gpt2, cl100k_base, ...);
  * NULL: by the files' names. `on_note` as in ds_load_params, may be NULL. */
-DS_API ds_status ds_open_tokenizer(
-    const char* path, const char* pattern,
-    void (*on_note)(void* user, const char* text), void* user,
-    ds_tokenizer** tokenizer) DS_NOEXCEPT;
+DS_API ds_status ds_open_tokenizer(const char* path, const char* pattern,
+                                   void (*on_note)(void* user,
+                                                   const char* text),
+                                   void* user,
+                                   ds_tokenizer** tokenizer) DS_NOEXCEPT;
 /* Of ds_open_tokenizer alone. */
 DS_API void ds_free_tokenizer(ds_tokenizer* tokenizer) DS_NOEXCEPT;
 
 typedef enum ds_tokenize_flags {
-  DS_NO_SPECIAL = 1,  /* do not add BOS, EOS and the like */
-  DS_PLAIN_TEXT = 2   /* the text of special tokens stays text */
+  DS_NO_SPECIAL = 1, /* do not add BOS, EOS and the like */
+  DS_PLAIN_TEXT = 2  /* the text of special tokens stays text */
 } ds_tokenize_flags;
 /* `flags`: of ds_tokenize_flags, joined. */
 DS_API ds_status ds_tokenize(const ds_tokenizer* tokenizer, ds_text text,
@@ -246,13 +249,10 @@ DS_API void ds_init_chat_params(ds_chat_params* params,
  * ds_request, and text for people. Both, or one with NULL for the other. The
  * template writes BOS itself; what the messages say is never read as a special
  * token. `params` may be NULL. */
-DS_API ds_status ds_apply_chat_template(ds_model* model,
-                                        const ds_message* messages,
-                                        size_t num_messages,
-                                        const ds_chat_params* params,
-                                        int32_t** ids, size_t* num_ids,
-                                        char** text,
-                                        size_t* text_size) DS_NOEXCEPT;
+DS_API ds_status ds_apply_chat_template(
+    ds_model* model, const ds_message* messages, size_t num_messages,
+    const ds_chat_params* params, int32_t** ids, size_t* num_ids, char** text,
+    size_t* text_size) DS_NOEXCEPT;
 
 /* ---- Generation --------------------------------------------------------- */
 
@@ -277,11 +277,11 @@ typedef struct ds_generate_params {
   /* Not given: sampled when one of the next five is given, else greedy; a
    * temperature of 0 is greedy, too. */
   int32_t sample;
-  float temperature;  /* 1 */
-  int32_t top_k;      /* 0: off */
-  float top_p;        /* 1: off */
-  float min_p;        /* 0: off */
-  float typical_p;    /* 1: off */
+  float temperature; /* 1 */
+  int32_t top_k;     /* 0: off */
+  float top_p;       /* 1: off */
+  float min_p;       /* 0: off */
+  float typical_p;   /* 1: off */
   /* Random numbers are a function of seed, answer and position: batch mates
    * and ranks do not change them. */
   uint64_t seed;
@@ -306,9 +306,9 @@ typedef struct ds_generate_params {
   int32_t logprobs; /* of each token and of so many likeliest; none */
   /* Beam search by transformers' rules; the n best answers. Its text comes
    * whole. */
-  int32_t num_beams;       /* 1: none */
-  float length_penalty;    /* 1 */
-  int32_t early_stopping;  /* 0: false, 1: true, 2: "never" */
+  int32_t num_beams;      /* 1: none */
+  float length_penalty;   /* 1 */
+  int32_t early_stopping; /* 0: false, 1: true, 2: "never" */
 
   /* 0: no text is made, only ids. Without a tokenizer none is made anyway. */
   int32_t want_text;
@@ -344,9 +344,9 @@ typedef struct ds_logprobs {
 
 /* What a callback is told of an answer. Fields may be added at the end. */
 typedef struct ds_event {
-  size_t request; /* index into the requests */
-  int32_t answer; /* 0 .. n - 1 */
-  int32_t id;     /* the new token; -1: none, only text and finish */
+  size_t request;  /* index into the requests */
+  int32_t answer;  /* 0 .. n - 1 */
+  int32_t id;      /* the new token; -1: none, only text and finish */
   int32_t is_stop; /* not 0: an id that ends the answer and is no part of it */
   /* What is decided of the text since the last event: whole code points. Those
    * of all events, joined, are the answer's text. */
@@ -375,8 +375,8 @@ typedef struct ds_answer {
   const char* text; /* NULL: none was made */
   size_t text_size;
   ds_finish finish;
-  int32_t stop_id;     /* that ended it; -1: none did */
-  int32_t stop_index;  /* of the request's stop texts; -1: none did */
+  int32_t stop_id;             /* that ended it; -1: none did */
+  int32_t stop_index;          /* of the request's stop texts; -1: none did */
   const ds_logprobs* logprobs; /* of each of ids; NULL: not asked for */
   double score;                /* of beam search, else 0 */
   ds_status error;             /* of DS_FAILED, else DS_OK */

@@ -50,8 +50,8 @@ absl::Status ReadList(absl::string_view name, const T* list, size_t size,
 }
 
 absl::Status ReadLists(const ds_generate_params& p, GenerationChoice* c) {
-  DS_RETURN_IF_ERROR(ReadList("stop_ids", p.stop_ids, p.num_stop_ids,
-                              &c->stop_ids));
+  DS_RETURN_IF_ERROR(
+      ReadList("stop_ids", p.stop_ids, p.num_stop_ids, &c->stop_ids));
   DS_RETURN_IF_ERROR(ReadList("suppress_tokens", p.suppress_tokens,
                               p.num_suppress_tokens, &c->suppress_tokens));
   if (p.logit_bias == nullptr && p.num_logit_bias > 0) {

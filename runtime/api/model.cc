@@ -26,15 +26,14 @@ Running::Running(const char* function, ds_model* model) {
     return;
   }
   if (model->session->rank() > 0) {
-    status_ = absl::FailedPreconditionError(absl::StrCat(
-        function, ": rank ", model->session->rank(),
-        " runs what rank 0 runs; call ds_follow"));
+    status_ = absl::FailedPreconditionError(
+        absl::StrCat(function, ": rank ", model->session->rank(),
+                     " runs what rank 0 runs; call ds_follow"));
     return;
   }
   if (model->runner.load() == std::this_thread::get_id()) {
     status_ = absl::FailedPreconditionError(absl::StrCat(
-        function,
-        ": called from a callback of the same model; return first"));
+        function, ": called from a callback of the same model; return first"));
     return;
   }
   lock_ = std::unique_lock<std::mutex>(model->run_mutex);

@@ -41,11 +41,12 @@ absl::Status StepSequences::Check(absl::Span<const Feed> feeds) const {
     }
     const auto more = static_cast<int64_t>(f.ids.size());
     if (more > max_seq_len_ - held) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "feed ", i, ": sequence ", f.sequence, " holds ", held,
-          " tokens, and ", more, " more exceed the sequence ceiling of ",
-          max_seq_len_, "; truncate it, or compile with a higher "
-          "--max-seq-len"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("feed ", i, ": sequence ", f.sequence, " holds ", held,
+                       " tokens, and ", more,
+                       " more exceed the sequence ceiling of ", max_seq_len_,
+                       "; truncate it, or compile with a higher "
+                       "--max-seq-len"));
     }
     DS_RETURN_IF_ERROR(
         CheckIds(f.ids, vocab_, absl::StrCat("feed ", i, ": id")));
@@ -79,8 +80,7 @@ absl::Status StepSequences::TakeBlocks(absl::Span<const Feed> feeds) {
 
 void StepSequences::KeepBlocks(int64_t sequence, int64_t count) {
   if (count >= taken_[sequence]) return;
-  allocator_.Release(
-      Table(sequence).subspan(count, taken_[sequence] - count));
+  allocator_.Release(Table(sequence).subspan(count, taken_[sequence] - count));
   taken_[sequence] = count;
 }
 
@@ -95,7 +95,8 @@ absl::Status StepSequences::Flush(const RunStep& run,
   DS_ASSIGN_OR_RETURN(const float* rows, run(batch));
   const size_t values = rows_.size() * static_cast<size_t>(vocab_);
   if (values > 0) logits->insert(logits->end(), rows, rows + values);
-  for (size_t t = 0; t < ids_.size(); ++t) lengths_[slots_[t]] = positions_[t] + 1;
+  for (size_t t = 0; t < ids_.size(); ++t)
+    lengths_[slots_[t]] = positions_[t] + 1;
   ids_.clear();
   positions_.clear();
   slots_.clear();
@@ -141,15 +142,13 @@ absl::Status StepSequences::Run(absl::Span<const Feed> feeds,
 absl::Status StepSequences::Truncate(int64_t sequence, int64_t length) {
   const int64_t held = this->length(sequence);
   if (held < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence ", sequence, "; 0 to ", lengths_.size() - 1,
-                     " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sequence ", sequence, "; 0 to ", lengths_.size() - 1, " are allowed"));
   }
   if (length < 0 || length > held) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sequence ", sequence, " holds ", held,
-                     " tokens; can't be cut to ", length, ", 0 to ", held,
-                     " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sequence ", sequence, " holds ", held, " tokens; can't be cut to ",
+        length, ", 0 to ", held, " are allowed"));
   }
   lengths_[sequence] = length;
   KeepBlocks(sequence, CeilDiv(length, limits_.block_tokens));

@@ -1,38 +1,11 @@
-/* The whole interface on a small plan: library_test PLAN PLAN_OF_TWO_RANKS
- * PLAN_WITHOUT_TOKENIZER. The first two are of one checkpoint, whose tokens are
- * single bytes and three special ones. */
+/* Loading, text and generation on small plans: library_test PLAN
+ * PLAN_WITHOUT_TOKENIZER, of a checkpoint whose tokens are single bytes and
+ * three special ones. */
 #include <math.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "checks.h"
-
-enum { kVocab = 259, kEnd = 258, kNew = 20 };
-static const int32_t kPrompt[] = {72, 101, 108, 108, 111};
-
-static ds_model* load(const char* plan) {
-  ds_model* model = NULL;
-  CHECK(ds_load(plan, NULL, &model) == DS_OK);
-  CHECK(strcmp(ds_last_error(), "") == 0);
-  return model;
-}
-
-static ds_generate_params fresh_params(void) {
-  ds_generate_params p;
-  ds_init_generate_params(&p, sizeof p);
-  p.max_new_tokens = kNew;
-  p.ignore_eos = 1;
-  return p;
-}
-
-static int argmax(const float* row) {
-  int best = 0;
-  for (int i = 1; i < kVocab; ++i) {
-    if (row[i] > row[best]) best = i;
-  }
-  return best;
-}
 
 /* ---- Loading ------------------------------------------------------------ */
 
@@ -131,7 +104,8 @@ static void check_text(ds_model* model) {
   CHECK(ds_decode(decoder, ids[3], &piece, &size) == DS_OK && size == 0);
   CHECK(ds_decode(decoder, -1, &piece, &size) == DS_OK);
   CHECK(strcmp(piece, "\xef\xbf\xbd") == 0 && size == 3);
-  REFUSED(DS_INVALID_ARGUMENT, "id 259", ds_decode(decoder, 259, &piece, &size));
+  REFUSED(DS_INVALID_ARGUMENT, "id 259",
+          ds_decode(decoder, 259, &piece, &size));
   CHECK(size == 0);
   ds_free_decoder(decoder);
   ds_free_decoder(NULL);
@@ -185,12 +159,74 @@ static void check_tokenizers(const char* plan, const char* bare) {
   CHECK(ds_token_to_id(tok, (ds_text){"<|im_end|>", DS_NUL}) == kEnd);
   ds_free_tokenizer(tok);
   ds_free_tokenizer(NULL);
-  REFUSED(DS_NOT_FOUND, "nowhere", ds_open_tokenizer("nowhere.json", NULL, NULL, NULL, &tok));
+  REFUSED(DS_NOT_FOUND, "nowhere",
+          ds_open_tokenizer("nowhere.json", NULL, NULL, NULL, &tok));
   CHECK(tok == NULL);
   REFUSED(DS_INVALID_ARGUMENT, "path is NULL",
           ds_open_tokenizer(NULL, NULL, NULL, NULL, &tok));
   REFUSED(DS_FAILED_PRECONDITION, "no tokenizer",
           ds_open_tokenizer(bare, NULL, NULL, NULL, &tok));
+}
+
+/* ---- Chat --------------------------------------------------------------- */
+
+static void check_chat(ds_model* model) {
+  const ds_message messages[] = {{{"system", DS_NUL}, {"Be brief.", DS_NUL}},
+                                 {{"user", DS_NUL}, {"Hi <|im_end|>", DS_NUL}}};
+  const char* want =
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
+      "Hi <|im_end|><|im_end|>\n<|im_start|>assistant\n";
+  int32_t* ids = NULL;
+  char* text = NULL;
+  size_t n = 0, size = 0;
+  CHECK(ds_apply_chat_template(model, messages, 2, NULL, &ids, &n, &text,
+                               &size) == DS_OK);
+  CHECK(size == strlen(want) && strcmp(text, want) == 0);
+  int ends = 0;
+  for (size_t i = 0; i < n; ++i) ends += ids[i] == kEnd;
+  CHECK(ends == 2); /* not the one that the user wrote */
+  ds_release(ids);
+  ds_release(text);
+
+  ds_chat_params p;
+  ds_init_chat_params(&p, sizeof p);
+  CHECK(p.struct_size == sizeof p && p.add_generation_prompt == 1);
+  p.template_text = (ds_text){"{{ messages[0].n }}{{ x }}", DS_NUL};
+  p.messages_json = (ds_text){"[{\"role\": \"user\", \"n\": 7}]", DS_NUL};
+  p.arguments_json = (ds_text){"{\"x\": \"y\"}", DS_NUL};
+#define APPLY \
+  ds_apply_chat_template(model, NULL, 0, &p, NULL, NULL, &text, NULL)
+  CHECK(APPLY == DS_OK && strcmp(text, "7y") == 0);
+  ds_release(text);
+  p.arguments_json = (ds_text){"[]", DS_NUL};
+  REFUSED(DS_INVALID_ARGUMENT, "arguments_json", APPLY);
+  CHECK(text == NULL);
+  p.arguments_json = (ds_text){"{\"tools\": 1}", DS_NUL};
+  REFUSED(DS_INVALID_ARGUMENT, "\"tools\" comes from", APPLY);
+  p.arguments_json = (ds_text){"{", DS_NUL};
+  REFUSED(DS_INVALID_ARGUMENT, "arguments_json", APPLY);
+  p.arguments_json = (ds_text){NULL, 0};
+  p.messages_json = (ds_text){"{}", DS_NUL};
+  REFUSED(DS_INVALID_ARGUMENT, "an object", APPLY);
+  p.messages_json = (ds_text){NULL, 0};
+  p.template_text = (ds_text){"a\n{% for %}", DS_NUL};
+  REFUSED(DS_INVALID_ARGUMENT, "template_text: chat template: line 2", APPLY);
+  p.template_text = (ds_text){"{{ raise_exception('no\nway') }}", DS_NUL};
+  REFUSED(DS_FAILED_PRECONDITION, "refuses: no", APPLY);
+  CHECK(strchr(ds_last_error(), '\n') == NULL);
+  p.template_text = (ds_text){NULL, 0};
+  p.template_name = (ds_text){"rag", DS_NUL};
+  REFUSED(DS_NOT_FOUND, "\"rag\"; it has default", APPLY);
+#undef APPLY
+  REFUSED(
+      DS_INVALID_ARGUMENT, "messages is NULL",
+      ds_apply_chat_template(model, NULL, 2, NULL, NULL, NULL, &text, NULL));
+  REFUSED(
+      DS_INVALID_ARGUMENT, "model is NULL",
+      ds_apply_chat_template(NULL, messages, 2, NULL, NULL, NULL, &text, NULL));
+  REFUSED(DS_INVALID_ARGUMENT, "num_ids is NULL",
+          ds_apply_chat_template(model, messages, 2, NULL, &ids, NULL, &text,
+                                 NULL));
 }
 
 /* ---- Generation --------------------------------------------------------- */
@@ -200,7 +236,7 @@ typedef struct Seen {
   size_t size;
   int tokens, ends, stop_after;
   ds_finish finish;
-  ds_model* model;  /* not NULL: call it from within */
+  ds_model* model; /* not NULL: call it from within */
   ds_status inside;
 } Seen;
 
@@ -239,7 +275,8 @@ static void check_generate(ds_model* model) {
   CHECK(seen.size == a->text_size && a->text[a->text_size] == '\0');
   CHECK(memcmp(seen.text, a->text, seen.size) == 0);
   CHECK(ds_get_answer(whole, 0, 1) == NULL);
-  CHECK(ds_get_answer(whole, 1, 0) == NULL && ds_get_answer(NULL, 0, 0) == NULL);
+  CHECK(ds_get_answer(whole, 1, 0) == NULL &&
+        ds_get_answer(NULL, 0, 0) == NULL);
 
   /* The same from ids, beside other requests; each has its own parameters. */
   ds_generate_params warm = fresh_params(), few = fresh_params();
@@ -399,183 +436,15 @@ static void check_refusals(ds_model* model, const char* bare) {
   ds_free(model);
 }
 
-/* ---- Steps -------------------------------------------------------------- */
-
-static void see_row(void* user, size_t sequence, int64_t position,
-                    const float* logits) {
-  float* rows = user;
-  memcpy(rows + (sequence * 5 + (size_t)position) * kVocab, logits,
-         kVocab * sizeof *logits);
-}
-
-static void check_steps(ds_model* model) {
-  ds_generate_params p = fresh_params();
-  const ds_request request = {{NULL, 0}, kPrompt, 5, &p};
-  ds_generation* done = NULL;
-  CHECK(ds_generate(model, &request, 1, NULL, NULL, &done) == DS_OK);
-  const ds_answer* want = ds_get_answer(done, 0, 0);
-
-  /* A greedy sampler of one's own, beside a second sequence that lags. */
-  const float* logits = NULL;
-  size_t rows = 0;
-  const ds_feed prompt = {3, kPrompt, 5, DS_ALL_ROWS};
-  CHECK(ds_step(model, &prompt, 1, &logits, &rows) == DS_OK && rows == 5);
-  float* all = malloc(2 * 5 * kVocab * sizeof *all);
-  memcpy(all, logits, 5 * kVocab * sizeof *all);
-  int32_t id = argmax(logits + 4 * kVocab);
-  for (size_t i = 0; i < want->num_ids; ++i) {
-    CHECK(id == want->ids[i]);
-    const ds_feed feeds[] = {{0, &kPrompt[i % 5], 1, DS_NO_ROW},
-                             {3, &id, 1, DS_LAST_ROW}};
-    CHECK(ds_step(model, feeds, 2, &logits, &rows) == DS_OK && rows == 1);
-    id = argmax(logits);
-  }
-  CHECK(ds_sequence_length(model, 0) == kNew);
-  CHECK(ds_sequence_length(model, 3) == 5 + kNew);
-  CHECK(ds_sequence_length(model, 99) == -1);
-
-  /* Back to an earlier point, and on from there. */
-  CHECK(ds_truncate(model, 3, 5) == DS_OK);
-  const ds_feed again = {3, &want->ids[0], 2, DS_LAST_ROW};
-  CHECK(ds_step(model, &again, 1, &logits, &rows) == DS_OK && rows == 1);
-  CHECK(argmax(logits) == want->ids[2]);
-  CHECK(ds_truncate(model, 3, 0) == DS_OK);
-  CHECK(ds_sequence_length(model, 3) == 0);
-  CHECK(ds_step(model, &prompt, 1, NULL, NULL) == DS_OK);
-
-  const int32_t bad = kVocab;
-  ds_feed wrong[] = {{3, kPrompt, 5, DS_LAST_ROW}, {0, &bad, 1, DS_LAST_ROW}};
-  REFUSED(DS_INVALID_ARGUMENT, "feed 1: id",
-          ds_step(model, wrong, 2, &logits, &rows));
-  CHECK(ds_sequence_length(model, 3) == 5 && logits == NULL && rows == 0);
-  wrong[1].sequence = 3;
-  wrong[1].ids = kPrompt;
-  REFUSED(DS_INVALID_ARGUMENT, "sequence 3 again",
-          ds_step(model, wrong, 2, NULL, NULL));
-  wrong[1].sequence = -1;
-  REFUSED(DS_INVALID_ARGUMENT, "sequence -1",
-          ds_step(model, wrong, 2, NULL, NULL));
-  wrong[1] = (ds_feed){0, kPrompt, 0, DS_LAST_ROW};
-  REFUSED(DS_INVALID_ARGUMENT, "no ids", ds_step(model, wrong, 2, NULL, NULL));
-  wrong[1] = (ds_feed){0, NULL, 2, DS_LAST_ROW};
-  REFUSED(DS_INVALID_ARGUMENT, "NULL", ds_step(model, wrong, 2, NULL, NULL));
-  REFUSED(DS_INVALID_ARGUMENT, "can't be cut to 6", ds_truncate(model, 3, 6));
-  REFUSED(DS_INVALID_ARGUMENT, "sequence 99", ds_truncate(model, 99, 0));
-  REFUSED(DS_INVALID_ARGUMENT, "model is NULL", ds_truncate(NULL, 0, 0));
-  CHECK(ds_step(model, NULL, 0, &logits, &rows) == DS_OK && rows == 0);
-
-  /* Longer than one step takes: chunks, and then the ceiling. */
-  ds_model_info info;
-  CHECK(ds_get_model_info(model, &info, sizeof info) == DS_OK);
-  const size_t length = (size_t)info.max_seq_len;
-  int32_t* many = calloc(length + 1, sizeof *many);
-  const ds_feed whole = {1, many, length, DS_ALL_ROWS};
-  CHECK(ds_step(model, &whole, 1, &logits, &rows) == DS_OK && rows == length);
-  REFUSED(DS_INVALID_ARGUMENT, "sequence ceiling",
-          ds_step(model, &(ds_feed){1, many, 1, DS_NO_ROW}, 1, NULL, NULL));
-  CHECK(ds_sequence_length(model, 1) == info.max_seq_len);
-  free(many);
-
-  /* Scores are the rows of steps. */
-  const ds_ids texts[] = {{kPrompt, 5}, {kPrompt, 3}};
-  float* scored = calloc(2 * 5 * kVocab, sizeof *scored);
-  CHECK(ds_score(model, texts, 2, see_row, scored) == DS_OK);
-  CHECK(memcmp(scored, all, 5 * kVocab * sizeof *all) == 0);
-  CHECK(argmax(scored + 7 * kVocab) == argmax(all + 2 * kVocab));
-  CHECK(ds_sequence_length(model, 1) == 0);
-  const ds_ids empty = {kPrompt, 0};
-  REFUSED(DS_INVALID_ARGUMENT, "0 tokens",
-          ds_score(model, &empty, 1, see_row, scored));
-  REFUSED(DS_INVALID_ARGUMENT, "row is NULL",
-          ds_score(model, texts, 1, NULL, NULL));
-  free(scored);
-  free(all);
-  ds_free_generation(done);
-}
-
-/* ---- Ranks and threads -------------------------------------------------- */
-
-/* Two ranks, as threads of this process, say what one says. */
-static void check_ranks(ds_model* one, const char* plan) {
-  ds_load_params params;
-  ds_init_load_params(&params, sizeof params);
-  ds_model* two = NULL;
-  params.device = "cuda";
-  CHECK(ds_load(plan, &params, &two) != DS_OK && two == NULL);
-  params.device = NULL;
-  params.max_batch = 1 << 20;
-  REFUSED(DS_FAILED_PRECONDITION, "1048576", ds_load(plan, &params, &two));
-
-  two = load(plan);
-  ds_model_info info;
-  CHECK(ds_get_model_info(two, &info, sizeof info) == DS_OK);
-  CHECK(info.world_size == 2 && info.rank == 0);
-  ds_generate_params p = fresh_params();
-  const ds_request request = {{"Hello", DS_NUL}, NULL, 0, &p};
-  ds_generation *a = NULL, *b = NULL;
-  CHECK(ds_generate(one, &request, 1, NULL, NULL, &a) == DS_OK);
-  CHECK(ds_generate(two, &request, 1, NULL, NULL, &b) == DS_OK);
-  CHECK(strcmp(ds_get_answer(a, 0, 0)->text, ds_get_answer(b, 0, 0)->text) ==
-        0);
-  const float* logits = NULL;
-  size_t rows = 0;
-  const ds_feed feed = {0, kPrompt, 5, DS_LAST_ROW};
-  CHECK(ds_step(two, &feed, 1, &logits, &rows) == DS_OK && rows == 1);
-  CHECK(argmax(logits) == ds_get_answer(a, 0, 0)->ids[0]);
-  ds_free_generation(a);
-  ds_free_generation(b);
-  ds_free(two);
-}
-
-typedef struct Worker {
-  ds_model* model;
-  char text[512];
-  int good;
-} Worker;
-
-static void* work(void* argument) {
-  Worker* w = argument;
-  ds_generate_params p = fresh_params();
-  const ds_request request = {{"Hello", DS_NUL}, NULL, 0, &p};
-  ds_generation* done = NULL;
-  w->good = ds_load("nowhere", NULL, &(ds_model*){NULL}) == DS_NOT_FOUND;
-  w->good = w->good && strstr(ds_last_error(), "nowhere") != NULL;
-  if (ds_generate(w->model, &request, 1, NULL, NULL, &done) != DS_OK) {
-    w->good = 0;
-    return NULL;
-  }
-  w->good = w->good && strcmp(ds_last_error(), "") == 0;
-  const ds_answer* a = ds_get_answer(done, 0, 0);
-  w->good = w->good && a->text_size < sizeof w->text;
-  if (w->good) memcpy(w->text, a->text, a->text_size + 1);
-  ds_free_generation(done);
-  return NULL;
-}
-
-static void check_threads(ds_model* model) {
-  Worker workers[4];
-  pthread_t threads[4];
-  for (int i = 0; i < 4; ++i) {
-    workers[i] = (Worker){.model = model};
-    CHECK(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
-  }
-  for (int i = 0; i < 4; ++i) {
-    pthread_join(threads[i], NULL);
-    CHECK(workers[i].good && strcmp(workers[i].text, workers[0].text) == 0);
-  }
-}
-
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 3) return 2;
   check_load(argv[1]);
-  check_tokenizers(argv[1], argv[3]);
+  check_tokenizers(argv[1], argv[2]);
   ds_model* model = load(argv[1]);
   check_text(model);
+  check_chat(model);
   check_generate(model);
-  check_refusals(model, argv[3]);
-  check_steps(model);
-  check_ranks(model, argv[2]);
-  check_threads(model);
+  check_refusals(model, argv[2]);
   ds_free(model);
   return finish_checks();
 }

@@ -9,10 +9,11 @@
 A plan of several ranks runs as threads of this process, on the CPU; started by
 torchrun or mpirun it is one rank of them (see Model.follow).
 """
+from ._answer import Answer, TokenLogprob
 from ._errors import (DeepsliceError, DoesNotFit, InvalidInput, NotFound,
                       RankLost)
 from ._library import library_path, version
-from ._model import Answer, Model, TokenLogprob, load
+from ._model import Model, load
 from ._tokenizer import Tokenizer
 
 __version__ = version()

@@ -217,7 +217,7 @@ def _open():
         function.argtypes = arguments
     if library.ds_api_version() < API_VERSION:
         raise ImportError(f'deepslice: {path} has interface version '
-                          f'{library.ds_api_version()}; {API_VERSION} is needed')
+                          f'{library.ds_api_version()}, not {API_VERSION}')
     return library
 
 

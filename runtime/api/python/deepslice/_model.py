@@ -3,43 +3,16 @@ import array
 import collections
 import contextlib
 import ctypes as c
-import dataclasses
 import json
 import queue
 import threading
 import warnings
 
 from . import _library as _l
+from ._answer import answers_of
 from ._errors import DeepsliceError, error_of
+from ._params import generate_params
 from ._tokenizer import Tokenizer
-
-_FINISH = {1: 'stop', 2: 'length', 3: 'cancelled', 4: 'error'}
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenLogprob:
-    """A token of an answer, how likely it was, and what else was likely."""
-    id: int
-    logprob: float
-    top: tuple = ()  # of (id, logprob), the likeliest first
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What came of a prompt."""
-    text: str  # None where the plan holds no tokenizer
-    ids: list
-    finish_reason: str  # 'stop', 'length', 'cancelled', 'error'
-    stop_reason: object  # the stop text or id that ended it, or None
-    prompt_tokens: int
-    logprobs: list  # of TokenLogprob, or None
-    score: float  # of beam search, or None
-    error: str  # with finish_reason 'error', else None
-    first_token_seconds: float
-    other_tokens_seconds: float
-
-    def __str__(self):
-        return self.text if self.text is not None else repr(self.ids)
 
 
 def load(plan, *, device='auto', threads=0, max_batch=0, max_step_tokens=0,
@@ -228,7 +201,7 @@ class Model:
         return self.generate(ids, stream=stream, on_token=on_token, **params)
 
     def _generate(self, prompts, on_token, params):
-        p, stops = _generate_params(params)
+        p, stops = generate_params(params)
         requests = (_l.Request * max(1, len(prompts)))()
         arrays = []  # alive during the call
         for request, prompt in zip(requests, prompts):
@@ -260,7 +233,7 @@ class Model:
         try:
             if raised:
                 raise raised[0]
-            return [_answers(generation, i, stops, p.num_beams > 1)
+            return [answers_of(generation, i, stops, p.num_beams > 1)
                     for i in range(len(prompts))]
         finally:
             _l.lib.ds_free_generation(generation)
@@ -282,7 +255,7 @@ class Model:
             except BaseException as error:  # told where it is waited for
                 pieces.put(error)
 
-        _generate_params(params)  # a slip is told at once
+        generate_params(params)  # a slip is told at once
         self._open()
 
         def iterate():
@@ -362,78 +335,3 @@ class Model:
     def truncate(self, sequence, length=0):
         """Cuts a sequence of step() to its first `length` tokens."""
         self._run('ds_truncate', sequence, length)
-
-
-_NUMBERS = ('max_new_tokens', 'min_new_tokens', 'temperature', 'top_k',
-            'top_p', 'min_p', 'typical_p', 'seed', 'repetition_penalty',
-            'presence_penalty', 'frequency_penalty', 'n', 'logprobs',
-            'num_beams', 'length_penalty')
-_FLAGS = {'do_sample': 'sample', 'ignore_eos': 'ignore_eos',
-          'ignore_plan_defaults': 'ignore_plan_defaults'}
-_LISTS = ('stop_ids', 'suppress_tokens')
-
-
-def _generate_params(params):
-    """-> ds_generate_params, and the stop texts."""
-    p = _l.struct(_l.GenerateParams, 'ds_init_generate_params')
-    stops = []
-    for name, value in params.items():
-        if value is None:
-            continue
-        try:
-            if name in _NUMBERS:
-                setattr(p, name, value)
-            elif name in _FLAGS:
-                setattr(p, _FLAGS[name], int(bool(value)))
-            elif name in _LISTS:
-                ids = (c.c_int32 * max(1, len(value)))(*value)
-                setattr(p, name, ids)
-                setattr(p, 'num_' + name, len(value))
-            elif name == 'logit_bias':
-                list_ = (_l.LogitBias * max(1, len(value)))(*value.items())
-                p.logit_bias, p.num_logit_bias = list_, len(value)
-            elif name == 'stop':
-                stops = [value] if isinstance(value, str) else list(value)
-                texts = (_l.Text * max(1, len(stops)))(*map(_l.text, stops))
-                p.stop, p.num_stop = texts, len(stops)
-            elif name == 'early_stopping':
-                p.early_stopping = {False: 0, True: 1, 'never': 2}[value]
-            else:
-                known = sorted({*_NUMBERS, *_FLAGS, *_LISTS, 'logit_bias',
-                                'stop', 'early_stopping'})
-                raise TypeError(f'generate() has no parameter {name!r}; it '
-                                f'has {", ".join(known)}')
-        except (TypeError, ValueError, KeyError, AttributeError) as e:
-            if 'no parameter' in str(e):
-                raise
-            raise error_of(3, f'{name}: {value!r} is not what it must be '
-                           f'({e})') from None
-    return p, stops
-
-
-def _logprob(view):
-    return TokenLogprob(view.chosen.id, view.chosen.logprob,
-                        tuple((t.id, t.logprob)
-                              for t in view.top[:view.num_top]))
-
-
-def _answers(generation, request, stops, beams):
-    out = []
-    while True:
-        view = _l.lib.ds_get_answer(generation, request, len(out))
-        if not view:
-            return out
-        a = view.contents
-        stop = (stops[a.stop_index] if a.stop_index >= 0
-                else a.stop_id if a.stop_id >= 0 else None)
-        out.append(Answer(
-            text=_l.utf8(a.text, a.text_size) if a.text else None,
-            ids=a.ids[:a.num_ids], finish_reason=_FINISH[a.finish],
-            stop_reason=stop, prompt_tokens=a.prompt_tokens,
-            logprobs=[_logprob(v) for v in a.logprobs[:a.num_ids]]
-            if a.logprobs else None,
-            score=a.score if beams else None,
-            error=a.error_message.decode('utf-8', 'replace')
-            if a.error else None,
-            first_token_seconds=a.first_token_seconds,
-            other_tokens_seconds=a.other_tokens_seconds))

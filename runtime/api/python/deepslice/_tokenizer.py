@@ -68,7 +68,7 @@ class Tokenizer:
         return None if i < 0 else i
 
     def encode(self, text, add_special_tokens=True, parse_special=True):
-        """-> ids. parse_special=False: the text of special tokens stays text."""
+        """-> ids. parse_special=False: special tokens' text stays text."""
         ids, count = c.POINTER(c.c_int32)(), c.c_size_t()
         self._call('ds_tokenize', _l.text(text),
                    (not add_special_tokens) | (not parse_special) << 1,
