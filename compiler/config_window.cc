@@ -34,6 +34,63 @@ absl::StatusOr<std::vector<bool>> ReadLayerTypes(const ConfigValue& v,
   return out;
 }
 
+// The layers that `types` names "local": runs of names with the number of times
+// that each is repeated; GPT-Neo's published default when absent.
+absl::StatusOr<std::vector<bool>> ReadAttentionTypes(
+    const ConfigValue& types, int64_t layers, const json::Value& config) {
+  constexpr int kDefaultRepeats = 12;
+  const absl::string_view allowed =
+      "a list of [[\"global\" or \"local\", ...], times], that name each layer "
+      "once";
+  std::vector<bool> out;
+  if (!types.present()) {
+    for (int i = 0; i < kDefaultRepeats; ++i) {
+      out.insert(out.end(), {false, true});
+    }
+  }
+  if (types.present() && !types.value.is_array()) {
+    return ConfigError(types, allowed);
+  }
+  for (const json::Value& run : types.value.items()) {
+    if (!run.is_array() || run.items().size() != 2 ||
+        !run.items()[0].is_array() || !run.items()[1].is_int() ||
+        run.items()[1].as_int() < 0 || run.items()[1].as_int() > layers) {
+      return ConfigError(types, allowed);
+    }
+    for (int64_t n = run.items()[1].as_int(); n > 0; --n) {
+      for (const json::Value& name : run.items()[0].items()) {
+        const bool local = name.is_string() && name.as_string() == "local";
+        if (!local && !(name.is_string() && name.as_string() == "global")) {
+          return ConfigError({name, types.place}, "\"global\" or \"local\"");
+        }
+        out.push_back(local);
+        if (static_cast<int64_t>(out.size()) > layers) break;
+      }
+    }
+  }
+  if (static_cast<int64_t>(out.size()) != layers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config.json: ", types.place, ": found ",
+                     types.present() ? FoundText(types.value)
+                                     : "none, which means 24 layers",
+                     "; allowed: ", allowed, ", ", layers,
+                     " in all; correct it or num_layers"));
+  }
+  // The same list written out, which the published code makes from the runs.
+  const ConfigValue list = FindConfig(config, "attention_layers");
+  for (size_t i = 0; i < list.value.items().size(); ++i) {
+    const json::Value& name = list.value.items()[i];
+    if (i < out.size() && list.value.items().size() == out.size() &&
+        name.is_string() && name.as_string() == (out[i] ? "local" : "global")) {
+      continue;
+    }
+    return ConfigError({name, absl::StrCat("attention_layers[", i, "]")},
+                       absl::StrCat("the same as ", types.place),
+                       "keep one of the two");
+  }
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<int64_t>> DescribeWindows(
@@ -53,7 +110,19 @@ absl::StatusOr<std::vector<int64_t>> DescribeWindows(
                         ConfigInt(values.first_layer, 0, limits::kLayers));
   }
   std::vector<int64_t> windows(layers, 0);
-  for (int64_t i = first; i < layers; ++i) windows[i] = window;
+  int64_t pattern = 0;
+  if (values.pattern.present()) {
+    DS_ASSIGN_OR_RETURN(pattern, ConfigInt(values.pattern, 1, limits::kLayers));
+  }
+  for (int64_t i = first; i < layers; ++i) {
+    if (pattern == 0 || (i + 1) % pattern != 0) windows[i] = window;
+  }
+  if (!values.attention_types.place.empty()) {
+    DS_ASSIGN_OR_RETURN(
+        const std::vector<bool> local,
+        ReadAttentionTypes(values.attention_types, layers, config));
+    for (int64_t i = 0; i < layers; ++i) windows[i] = local[i] ? window : 0;
+  }
 
   const bool reads_types = values.layer_types.present();
   const ConfigValue types =

@@ -17,7 +17,10 @@ struct WindowValues {
   ConfigValue size;         // null: no window
   ConfigValue enabled;      // null: yes
   ConfigValue first_layer;  // null: 0; layers before it see everything
-  ConfigValue layer_types;  // null: first_layer decides
+  ConfigValue pattern;      // p: layer i slides unless p divides i + 1
+  ConfigValue layer_types;  // null: first_layer and pattern decide
+  // GPT-Neo's [[["global", "local"], 12]]; without a place: the family has none
+  ConfigValue attention_types;
 };
 
 // One window per layer, 0 for none. A layer_types that the family doesn't read

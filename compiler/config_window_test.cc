@@ -1,5 +1,6 @@
 #include "compiler/config_window.h"
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "schema/base/status_matchers.h"
 
@@ -67,6 +68,69 @@ TEST(DescribeWindows, FollowsLayerTypesWhereTheFamilyReadsThem) {
                   kInvalidArgument,
                   "layer_types[1]: found \"sliding_attention\"; allowed: "
                   "\"full_attention\", as the config has no window");
+}
+
+// Seven layers of a family with a pattern, or with GPT-Neo's runs.
+absl::StatusOr<Windows> DescribeSeven(bool runs, absl::string_view text) {
+  DS_ASSIGN_OR_RETURN(const json::Value config, json::Parse(text));
+  WindowValues values;
+  values.size = {json::Value(8), "window_size"};
+  if (runs) {
+    values.attention_types = FindConfig(config, "attention_types");
+  } else {
+    values.pattern = FindConfig(config, "sliding_window_pattern");
+    values.layer_types = FindConfig(config, "layer_types");
+  }
+  std::vector<std::string> notes;
+  return DescribeWindows(values, 7, config, &notes);
+}
+
+TEST(DescribeWindows, LeavesOutEveryLayerOfThePattern) {
+  EXPECT_EQ(*DescribeSeven(false, R"({"sliding_window_pattern": 3})"),
+            (Windows{8, 8, 0, 8, 8, 0, 8}));
+  EXPECT_EQ(*DescribeSeven(false, R"({"sliding_window_pattern": 1})"),
+            (Windows{0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(*DescribeSeven(false, R"({"sliding_window_pattern": 2,
+      "layer_types": ["full_attention", "full_attention", "sliding_attention",
+      "full_attention", "full_attention", "full_attention",
+      "full_attention"]})"),
+            (Windows{0, 0, 8, 0, 0, 0, 0}));
+  DS_EXPECT_ERROR(DescribeSeven(false, R"({"sliding_window_pattern": 0})"),
+                  kInvalidArgument,
+                  "sliding_window_pattern: found 0; allowed: an integer from");
+}
+
+TEST(DescribeWindows, ReadsRunsOfGlobalAndLocalLayers) {
+  EXPECT_EQ(*DescribeSeven(true, R"({"attention_types":
+      [[["global", "local"], 2], [["local"], 3]]})"),
+            (Windows{0, 8, 0, 8, 8, 8, 8}));
+  EXPECT_EQ(*DescribeSeven(true, R"({"attention_types": [[["local"], 7]],
+      "attention_layers": ["local", "local", "local", "local", "local", "local",
+      "local"]})"),
+            (Windows{8, 8, 8, 8, 8, 8, 8}));
+  const auto expect = [](absl::string_view config, absl::string_view part) {
+    DS_EXPECT_ERROR(DescribeSeven(true, config), kInvalidArgument, part);
+  };
+  expect("{}", "attention_types: found none, which means 24 layers; allowed:");
+  expect(R"({"attention_types": 3})", "attention_types: found 3; allowed: a l");
+  for (const char* runs :
+       {"[3]", "[[3, 7]]", R"([[["local"], "7"]])",
+        R"([[["local"], 99999999]])", R"([[["local"], -1]])",
+        R"([[["local"], 7, 7]])", R"([[["local"], 6]])",
+        R"([[["local"], 7], [["local"], 7]])", R"([[[], 7]])", "[]"}) {
+    expect(absl::StrCat(R"({"attention_types": )", runs, "}"),
+           "attention_types: found [");
+  }
+  expect(R"({"attention_types": [[["locale"], 7]]})",
+         "attention_types: found \"locale\"; allowed: \"global\" or");
+  expect(R"({"attention_types": [[["global"], 7]], "attention_layers":
+             ["global", "local", "global", "global", "global", "global",
+             "global"]})",
+         "attention_layers[1]: found \"local\"; allowed: the same as "
+         "attention_types");
+  expect(R"({"attention_types": [[["global"], 7]], "attention_layers":
+             ["global"]})",
+         "attention_layers[0]: found");
 }
 
 TEST(DescribeWindows, RefusesLayerTypesThatItWouldHaveToIgnore) {

@@ -4,6 +4,7 @@
 #define DEEPSLICE_COMPILER_MODEL_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,10 @@ struct RopeAttributes {
   RopeStyle style = RopeStyle::kHalf;
   int64_t rotary_dim = 0;  // even, at most head_dim
   double scale = 1;        // of cos and sin: yarn's attention factor
+  // longrope: a sequence of more than long_from positions takes the formula
+  // with long_arguments instead, at all of them. 0: one table for all lengths.
+  int64_t long_from = 0;
+  std::vector<std::pair<std::string, double>> long_arguments;
 };
 
 // What differs from layer to layer.
@@ -81,6 +86,8 @@ struct ModelDescription {
   bool gated = false;
   PositionKind positions = PositionKind::kRope;
   RopeAttributes rope;  // kRope only
+  // Of the layers that have a window; absent: as the others.
+  std::optional<RopeAttributes> local_rope;
   bool tied_head = false;
   std::vector<LayerAttributes> layer;  // one per layer
 

@@ -133,11 +133,33 @@ absl::Status DescribeRopeOf(const Attributes& a, const json::Value& config,
                             ModelDescription* m) {
   DS_ASSIGN_OR_RETURN(const int style,
                       a.OneOf("rope_style", {"half", "interleaved"}));
-  DS_ASSIGN_OR_RETURN(const ConfigValue theta, a.Get("rope_theta"));
-  DS_ASSIGN_OR_RETURN(const double default_theta, ConfigPositive(theta));
-  DS_ASSIGN_OR_RETURN(m->rope, DescribeRope(config, default_theta, m->head_dim,
-                                            m->max_positions));
+  RopeDefaults defaults;
+  for (auto& [name, number] :
+       {std::make_pair("rope_theta", &defaults.theta),
+        std::make_pair("rotary_factor", &defaults.rotary_factor),
+        std::make_pair("rope_local_theta", &defaults.local_theta)}) {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, a.Get(name));
+    if (!v.present()) continue;
+    DS_ASSIGN_OR_RETURN(*number, ConfigPositive(v));
+  }
+  DS_ASSIGN_OR_RETURN(defaults.rotary_dim,
+                      a.IntOr("rotary_dim", 0, 1, m->head_dim));
+  DS_ASSIGN_OR_RETURN(
+      defaults.original_positions,
+      a.IntOr("rope_original_positions", 0, 1, limits::kPositions));
+  DS_ASSIGN_OR_RETURN(RopeSets sets, DescribeRope(config, defaults, m->head_dim,
+                                                  m->max_positions));
+  // Until a step can hold sequences of both kinds: the short ones alone.
+  if (sets.all.long_from > 0 && sets.all.long_from < m->max_positions) {
+    m->max_positions = sets.all.long_from;
+    m->notes.push_back(absl::StrCat(
+        "config.json: longrope: sequences of up to ", m->max_positions,
+        " tokens, the length from which other factors hold"));
+  }
+  m->rope = std::move(sets.all);
+  m->local_rope = std::move(sets.local);
   m->rope.style = style == 0 ? RopeStyle::kHalf : RopeStyle::kInterleaved;
+  if (m->local_rope.has_value()) m->local_rope->style = m->rope.style;
   return absl::OkStatus();
 }
 
@@ -147,7 +169,9 @@ absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
   DS_ASSIGN_OR_RETURN(values.size, a.Get("window_size"));
   DS_ASSIGN_OR_RETURN(values.enabled, a.Get("window_enabled"));
   DS_ASSIGN_OR_RETURN(values.first_layer, a.Get("window_first_layer"));
+  DS_ASSIGN_OR_RETURN(values.pattern, a.Get("window_pattern"));
   DS_ASSIGN_OR_RETURN(values.layer_types, a.Get("window_layer_types"));
+  DS_ASSIGN_OR_RETURN(values.attention_types, a.Get("window_attention_types"));
   DS_ASSIGN_OR_RETURN(const std::vector<int64_t> windows,
                       DescribeWindows(values, m->layers, config, &m->notes));
   DS_ASSIGN_OR_RETURN(
