@@ -42,19 +42,34 @@ struct RawPiece {
 std::optional<std::vector<RawPiece>> MatchRaw(const Checkpoint& checkpoint,
                                               const Weight& w) {
   const std::optional<DType> type = PlainType(w.encoding);
-  if (!type.has_value() || w.source.pieces.empty()) return std::nullopt;
+  if (!type.has_value() || w.source.pieces.empty() || w.source.plus != 0) {
+    return std::nullopt;
+  }
   std::vector<RawPiece> pieces;
   for (const SourcePiece& p : w.source.pieces) {
+    if (p.block > 0 && w.source.interleaved) return std::nullopt;
     const TensorInfo* t = checkpoint.Find(p.tensor);
     if (t == nullptr || p.transposed || t->storage != Storage::kPlain ||
         t->dtype != *type || t->rotary_heads != 0 ||
-        t->transposed_from_published || t->synthetic.has_value()) {
+        t->transposed_from_published || t->synthetic.has_value() ||
+        (w.type.rank() == 1 && t->shape.size() != 1)) {
       return std::nullopt;
     }
     const uint64_t size = DTypeSize(*type);
-    pieces.push_back({checkpoint.RawRows(*t, p.rows.begin, p.rows.end),
-                      t->row_elements() * size, p.cols.begin * size,
-                      p.cols.size() * size});
+    const auto add = [&](int64_t begin, int64_t end) {
+      pieces.push_back({checkpoint.RawRows(*t, begin, end),
+                        t->row_elements() * size, p.cols.begin * size,
+                        p.cols.size() * size});
+    };
+    if (p.block == 0) {
+      add(p.rows.begin, p.rows.end);
+      continue;
+    }
+    for (int64_t row = p.rows.begin; row < p.rows.end;) {
+      const int64_t n = p.RunLength(row, p.rows.end);
+      add(p.Row(row), p.Row(row) + n);
+      row += n;
+    }
   }
   return pieces;
 }

@@ -30,38 +30,74 @@ class Importer {
     slots_ = g_.AddParam("slots", {DType::kI32, {"T"}});
     blocks_ = g_.AddParam("blocks", {DType::kI32, {"S", "B"}});
     rows_ = g_.AddParam("rows", {DType::kI32, {"R"}});
+    if (!m_.rope.long_arguments.empty()) {
+      horizons_ = g_.AddParam("horizons", {DType::kI32, {"S"}});
+    }
 
     Value* x = Embedding();
-    if (m_.positions == PositionKind::kRope) AddRopeTable();
-    for (int64_t i = 0; i < m_.layers; ++i) {
-      x = Mlp(absl::StrCat("layers.", i, "."),
-              AttentionBlock(absl::StrCat("layers.", i, "."), m_.layer[i], x));
-    }
+    AddTables();
+    for (int64_t i = 0; i < m_.layers; ++i) x = Layer(i, x);
     x = g_.AddNode(OpKind::kGatherRows, {x, rows_}, {}, "final_rows")->result;
-    x = Norm(x, "final_norm", "final_normed");
-    g_.returns().push_back(Linear(x, "head", "logits"));
+    if (m_.final_norm) x = Norm(x, "final_norm", "final_normed");
+    g_.returns().push_back(Head(x));
     DS_RETURN_IF_ERROR(VerifyGraph(g_));
     return std::move(g_);
   }
 
  private:
+  bool is_parallel() const { return m_.residual == ResidualKind::kParallel; }
+  bool norms_before() const {
+    return m_.norm_placement == NormPlacement::kPre ||
+           m_.norm_placement == NormPlacement::kSandwich;
+  }
+  bool norms_after() const {
+    return m_.norm_placement == NormPlacement::kBranch ||
+           m_.norm_placement == NormPlacement::kSandwich;
+  }
+
   // A policy may have a pattern too few for its attributes.
   absl::Status CheckComplete() const {
-    std::vector<std::string> names = {"embed", "final_norm", "head"};
+    std::vector<std::string> names = {"embed", "head"};
+    const auto norm = [&](std::string name) {
+      if (m_.norm_affine) names.push_back(std::move(name));
+    };
     if (m_.positions == PositionKind::kLearned) names.push_back("pos_embed");
+    if (m_.final_norm) norm("final_norm");
+    if (m_.embed_norm) norm("embed_norm");
+    if (m_.embed_dim != m_.hidden_size) {
+      names.insert(names.end(), {"embed_in", "embed_out"});
+    }
     for (int64_t i = 0; i < m_.layers; ++i) {
+      const std::string layer = absl::StrCat("layers.", i, ".");
       for (absl::string_view slot :
-           {"attn_norm", "attn_q", "attn_k", "attn_v", "attn_out", "mlp_norm",
-            "mlp_up", "mlp_out"}) {
-        names.push_back(absl::StrCat("layers.", i, ".", slot));
+           {"attn_q", "attn_k", "attn_v", "attn_out", "mlp_up", "mlp_out"}) {
+        names.push_back(absl::StrCat(layer, slot));
       }
-      if (m_.gated) names.push_back(absl::StrCat("layers.", i, ".mlp_gate"));
+      if (m_.gated) names.push_back(layer + "mlp_gate");
+      if (m_.norm_placement != NormPlacement::kBranch) {
+        norm(layer + "attn_norm");
+        if (!is_parallel()) norm(layer + "mlp_norm");
+      }
+      if (norms_after()) {
+        norm(layer + "attn_post_norm");
+        norm(layer + "mlp_post_norm");
+      }
+      if (m_.qk_norm != QkNorm::kNone) {
+        names.push_back(layer + "attn_q_norm");
+        names.push_back(layer + "attn_k_norm");
+      }
     }
     for (const std::string& name : names) {
       if (Has(name)) continue;
       return absl::InternalError(
           absl::StrCat("policies/", m_.family, ".json: nothing makes @", name,
                        ", which its attributes ask for"));
+    }
+    if (is_parallel() && m_.norm_placement != NormPlacement::kPre) {
+      return absl::InternalError(
+          absl::StrCat("policies/", m_.family,
+                       ".json: parallel branches with a norm that is not "
+                       "before them"));
     }
     return absl::OkStatus();
   }
@@ -77,103 +113,195 @@ class Importer {
   }
   bool Has(const std::string& name) const { return by_name_.contains(name); }
 
-  Value* Embedding() {
-    if (m_.positions == PositionKind::kRope) {
-      return g_.AddNode(OpKind::kEmbed, {ids_, Get("embed")}, {I(0)}, "embed")
-          ->result;
-    }
-    Value* tokens =
-        g_.AddNode(OpKind::kEmbed, {ids_, Get("embed")}, {I(0)}, "tok_embed")
-            ->result;
-    Value* positions = g_.AddNode(OpKind::kEmbed,
-                                  {positions_, Get("pos_embed")}, {I(0)}, "pos")
-                           ->result;
-    return g_.AddNode(OpKind::kAdd, {tokens, positions}, {}, "embed")->result;
+  Weight* Ones(const std::string& name, int64_t n) {
+    Weight* w = g_.AddWeight(name, {DType::kF32, {n}}, Role::kNorm);
+    w->source.formula = "ones";
+    w->source.arguments = {{"begin", 0}, {"end", static_cast<double>(n)}};
+    return w;
   }
 
-  void AddRopeTable() {
-    rope_freqs_ =
-        g_.AddWeight("rope_freqs", {DType::kF32, {m_.rope.rotary_dim / 2}},
-                     Role::kRopeFreqs);
-    rope_freqs_->source.formula = m_.rope.formula;
-    rope_freqs_->source.arguments = m_.rope.arguments;
+  Value* Scaled(Value* x, double factor, const std::string& result) {
+    return g_.AddNode(OpKind::kScale, {x}, {F(factor)}, result)->result;
+  }
+
+  Value* Embedding() {
+    Value* x =
+        g_.AddNode(OpKind::kEmbed, {ids_, Get("embed")}, {I(0)}, "tok_embed")
+            ->result;
+    if (m_.embed_scale != 1) {
+      x = Scaled(x, m_.embed_scale, "scaled_embed");
+    }
+    if (m_.embed_dim != m_.hidden_size) {
+      x = Product(x, "embed_in", "wide_embed");
+    }
+    if (m_.positions == PositionKind::kLearned) {
+      Value* positions =
+          g_.AddNode(OpKind::kEmbed, {positions_, Get("pos_embed")}, {I(0)},
+                     "pos")
+              ->result;
+      x = g_.AddNode(OpKind::kAdd, {x, positions}, {}, "pos_embed")->result;
+    }
+    if (m_.embed_norm) x = Norm(x, "embed_norm", "normed_embed");
+    x->name = "embed";
+    return x;
+  }
+
+  Value* Head(Value* x) {
+    if (m_.embed_dim != m_.hidden_size) {
+      x = Product(x, "embed_out", "final_narrow");
+    }
+    x = Linear(x, "head", "logits");
+    if (m_.logit_scale != 1) {
+      x->name = "unscaled_logits";
+      x = Scaled(x, m_.logit_scale, "logits");
+    }
+    if (m_.logit_softcap > 0) {
+      x->name = "uncapped_logits";
+      x = g_.AddNode(OpKind::kSoftcap, {x}, {F(m_.logit_softcap)}, "logits")
+              ->result;
+    }
+    return x;
+  }
+
+  // The tables that layers share.
+  void AddTables() {
+    if (m_.positions == PositionKind::kRope) {
+      rope_freqs_ = RopeTable("rope_freqs", m_.rope, m_.rope.arguments);
+      if (horizons_ != nullptr) {
+        long_freqs_ =
+            RopeTable("rope_long_freqs", m_.rope, m_.rope.long_arguments);
+      }
+      bool is_local = false;
+      for (const LayerAttributes& a : m_.layer) is_local |= a.window > 0;
+      if (is_local && m_.local_rope.has_value()) {
+        local_freqs_ = RopeTable("rope_local_freqs", *m_.local_rope,
+                                 m_.local_rope->arguments);
+      }
+    } else if (m_.positions == PositionKind::kAlibi) {
+      slopes_ = g_.AddWeight("alibi_slopes", {DType::kF32, {m_.heads}},
+                             Role::kAlibiSlopes);
+      const auto heads = static_cast<double>(m_.heads);
+      slopes_->source.formula = "alibi_slopes";
+      slopes_->source.arguments = {
+          {"heads", heads}, {"scale", 1}, {"begin", 0}, {"end", heads}};
+    }
+  }
+
+  Weight* RopeTable(
+      absl::string_view name, const RopeAttributes& rope,
+      const std::vector<std::pair<std::string, double>>& arguments) {
+    Weight* w = g_.AddWeight(name, {DType::kF32, {rope.rotary_dim / 2}},
+                             Role::kRopeFreqs);
+    w->source.formula = rope.formula;
+    w->source.arguments = arguments;
+    return w;
   }
 
   Value* Norm(Value* x, const std::string& weight, const std::string& result) {
+    Weight* scale = m_.norm_affine ? Get(weight) : Ones(weight, m_.hidden_size);
     if (m_.norm == NormKind::kRms) {
-      return g_
-          .AddNode(OpKind::kRmsNorm, {x, Get(weight)}, {F(m_.norm_eps)}, result)
+      return g_.AddNode(OpKind::kRmsNorm, {x, scale}, {F(m_.norm_eps)}, result)
           ->result;
     }
     const std::string bias = weight + ".bias";
     return g_
         .AddNode(OpKind::kLayerNorm,
-                 {x, Get(weight), Has(bias) ? Get(bias) : Operand()},
+                 {x, scale, Has(bias) ? Get(bias) : Operand()},
                  {F(m_.norm_eps)}, result)
         ->result;
   }
 
-  Value* Linear(Value* x, const std::string& weight,
+  Value* Product(Value* x, const std::string& weight,
+                 const std::string& result) {
+    return g_.AddNode(OpKind::kLinear, {x, Get(weight)}, {}, result)->result;
+  }
+  // x itself, when there is no bias.
+  Value* Biased(Value* x, const std::string& weight,
                 const std::string& result) {
     const std::string bias = weight + ".bias";
-    if (!Has(bias)) {
-      return g_.AddNode(OpKind::kLinear, {x, Get(weight)}, {}, result)->result;
-    }
-    Value* product =
-        g_.AddNode(OpKind::kLinear, {x, Get(weight)}, {}, result + ".nobias")
-            ->result;
-    return g_.AddNode(OpKind::kAddBias, {product, Get(bias)}, {}, result)
-        ->result;
+    if (!Has(bias)) return x;
+    return g_.AddNode(OpKind::kAddBias, {x, Get(bias)}, {}, result)->result;
+  }
+  Value* Linear(Value* x, const std::string& weight,
+                const std::string& result) {
+    const bool biased = Has(weight + ".bias");
+    Value* product = Product(x, weight, biased ? result + ".nobias" : result);
+    return Biased(product, weight, result);
   }
 
-  Value* Rotate(Value* x, int64_t heads, const std::string& result) {
+  Value* Rotate(Value* x, int64_t heads, bool is_local,
+                const std::string& result) {
+    const bool other = is_local && local_freqs_ != nullptr;
+    const RopeAttributes& rope = other ? *m_.local_rope : m_.rope;
+    std::vector<Operand> operands = {x, positions_,
+                                     other ? local_freqs_ : rope_freqs_};
+    const bool grows = !other && long_freqs_ != nullptr;
+    if (grows) {
+      operands.insert(operands.end(), {Operand(long_freqs_), Operand(slots_),
+                                       Operand(horizons_)});
+    }
     return g_
-        .AddNode(OpKind::kRope, {x, positions_, rope_freqs_},
-                 {I(heads), I(m_.head_dim), I(m_.rope.rotary_dim),
-                  E(m_.rope.style), F(m_.rope.scale)},
+        .AddNode(OpKind::kRope, std::move(operands),
+                 {I(heads), I(m_.head_dim), I(rope.rotary_dim), E(rope.style),
+                  F(rope.scale), I(grows ? rope.long_from : 0)},
                  result)
         ->result;
   }
 
-  // x plus attention over the norm of x.
-  Value* AttentionBlock(const std::string& layer, const LayerAttributes& a,
-                        Value* x) {
-    Value* normed = Norm(x, layer + "attn_norm", layer + "attn_normed");
-    Value* q = Linear(normed, layer + "attn_q", layer + "q");
-    Value* k = Linear(normed, layer + "attn_k", layer + "k");
-    Value* v = Linear(normed, layer + "attn_v", layer + "v");
-    if (m_.positions == PositionKind::kRope) {
-      q = Rotate(q, m_.heads, layer + "q_rot");
-      k = Rotate(k, m_.kv_heads, layer + "k_rot");
+  // Queries or keys, normed as the family does.
+  Value* HeadsNorm(Value* x, int64_t heads, const std::string& weight,
+                   const std::string& result) {
+    if (m_.qk_norm == QkNorm::kNone) return x;
+    if (m_.qk_norm == QkNorm::kRms) {
+      return g_
+          .AddNode(OpKind::kRmsNorm, {x, Get(weight)}, {F(m_.norm_eps)}, result)
+          ->result;
     }
-    State* cache =
-        g_.AddState(layer + "kv", StateKind::kFull, m_.kv_heads, m_.head_dim);
-    Value* attended =
-        g_.AddNode(OpKind::kAttention, {q, k, v, positions_, slots_, blocks_},
-                   {I(m_.heads), I(m_.kv_heads), I(m_.heads / m_.kv_heads),
-                    I(0), I(m_.head_dim), F(a.attention_scale), I(a.window)},
-                   layer + "attn", cache)
-            ->result;
-    Value* out = Linear(attended, layer + "attn_out", layer + "attn_out");
-    return g_.AddNode(OpKind::kAdd, {x, out}, {}, layer + "attn_residual")
+    const NormKind kind =
+        m_.qk_norm == QkNorm::kHeadRms ? NormKind::kRms : NormKind::kLayer;
+    const std::string bias = weight + ".bias";
+    return g_
+        .AddNode(OpKind::kHeadNorm,
+                 {x, Get(weight), Has(bias) ? Get(bias) : Operand()},
+                 {E(kind), I(heads), I(m_.head_dim), F(m_.norm_eps)}, result)
         ->result;
   }
 
-  // x plus the MLP over the norm of x.
-  Value* Mlp(const std::string& layer, Value* x) {
-    Value* normed = Norm(x, layer + "mlp_norm", layer + "mlp_normed");
-    Value* act = nullptr;
-    if (m_.gated) {
-      Value* gate = Linear(normed, layer + "mlp_gate", layer + "gate");
-      Value* up = Linear(normed, layer + "mlp_up", layer + "up");
-      Value* gate_act = Activate(gate, layer + "gate_act");
-      act = g_.AddNode(OpKind::kMul, {gate_act, up}, {}, layer + "act")->result;
-    } else {
-      Value* up = Linear(normed, layer + "mlp_up", layer + "up");
-      act = Activate(up, layer + "act");
+  // What attention makes of its normed input, before the output projection.
+  Value* Attended(const std::string& layer, const LayerAttributes& a,
+                  Value* normed) {
+    Value* q = Linear(normed, layer + "attn_q", layer + "q");
+    Value* k = Linear(normed, layer + "attn_k", layer + "k");
+    Value* v = Linear(normed, layer + "attn_v", layer + "v");
+    q = HeadsNorm(q, m_.heads, layer + "attn_q_norm", layer + "q_normed");
+    k = HeadsNorm(k, m_.kv_heads, layer + "attn_k_norm", layer + "k_normed");
+    if (m_.positions == PositionKind::kRope) {
+      q = Rotate(q, m_.heads, a.window > 0, layer + "q_rot");
+      k = Rotate(k, m_.kv_heads, a.window > 0, layer + "k_rot");
     }
-    Value* out = Linear(act, layer + "mlp_out", layer + "mlp_out");
-    return g_.AddNode(OpKind::kAdd, {x, out}, {}, layer + "out")->result;
+    State* cache =
+        g_.AddState(layer + "kv", StateKind::kFull, m_.kv_heads, m_.head_dim);
+    std::vector<Operand> operands = {q, k, v, positions_, slots_, blocks_};
+    if (slopes_ != nullptr) operands.push_back(slopes_);
+    return g_
+        .AddNode(OpKind::kAttention, std::move(operands),
+                 {I(m_.heads), I(m_.kv_heads), I(m_.heads / m_.kv_heads), I(0),
+                  I(m_.head_dim), F(a.attention_scale), I(a.window),
+                  F(m_.attention_softcap), E(m_.alibi)},
+                 layer + "attn", cache)
+        ->result;
+  }
+
+  // What the MLP makes of its normed input, before the output projection.
+  Value* Activated(const std::string& layer, Value* normed) {
+    if (!m_.gated) {
+      Value* up = Linear(normed, layer + "mlp_up", layer + "up");
+      return Activate(up, layer + "act");
+    }
+    Value* gate = Linear(normed, layer + "mlp_gate", layer + "gate");
+    Value* up = Linear(normed, layer + "mlp_up", layer + "up");
+    Value* gate_act = Activate(gate, layer + "gate_act");
+    return g_.AddNode(OpKind::kMul, {gate_act, up}, {}, layer + "act")->result;
   }
 
   Value* Activate(Value* x, const std::string& result) {
@@ -181,12 +309,69 @@ class Importer {
         ->result;
   }
 
+  Value* Layer(int64_t i, Value* x) {
+    const std::string layer = absl::StrCat("layers.", i, ".");
+    if (is_parallel()) return Parallel(layer, m_.layer[i], x);
+    Value* in = BranchInput(layer, "attn", x);
+    Value* out = Linear(Attended(layer, m_.layer[i], in), layer + "attn_out",
+                        layer + "attn_out");
+    x = AddBranch(layer, "attn", x, out, layer + "attn_residual");
+    in = BranchInput(layer, "mlp", x);
+    out = Linear(Activated(layer, in), layer + "mlp_out", layer + "mlp_out");
+    return AddBranch(layer, "mlp", x, out, layer + "out");
+  }
+
+  // `branch` is "attn" or "mlp".
+  Value* BranchInput(const std::string& layer, const std::string& branch,
+                     Value* x) {
+    if (!norms_before()) return x;
+    return Norm(x, layer + branch + "_norm", layer + branch + "_normed");
+  }
+  Value* AddBranch(const std::string& layer, const std::string& branch,
+                   Value* x, Value* out, const std::string& result) {
+    if (norms_after()) {
+      out = Norm(out, layer + branch + "_post_norm",
+                 layer + branch + "_post_normed");
+    }
+    if (m_.residual_scale != 1) {
+      out = Scaled(out, m_.residual_scale, layer + branch + "_scaled");
+    }
+    const bool normed = m_.norm_placement == NormPlacement::kPost;
+    Value* sum = g_.AddNode(OpKind::kAdd, {x, out}, {},
+                            normed ? layer + branch + "_sum" : result)
+                     ->result;
+    return normed ? Norm(sum, layer + branch + "_norm", result) : sum;
+  }
+
+  // x plus both branches. Their products are added before anything else is, so
+  // that one sum over the ranks serves both.
+  Value* Parallel(const std::string& layer, const LayerAttributes& a,
+                  Value* x) {
+    Value* normed = Norm(x, layer + "attn_norm", layer + "attn_normed");
+    Value* mlp_in = Has(layer + "mlp_norm")
+                        ? Norm(x, layer + "mlp_norm", layer + "mlp_normed")
+                        : normed;
+    const std::string attn = layer + "attn_out", mlp = layer + "mlp_out";
+    Value* left = Product(Attended(layer, a, normed), attn, attn + ".nobias");
+    Value* right = Product(Activated(layer, mlp_in), mlp, mlp + ".nobias");
+    Value* out =
+        g_.AddNode(OpKind::kAdd, {left, right}, {}, layer + "branches.nobias")
+            ->result;
+    out = Biased(out, attn, layer + "branches.attn");
+    out = Biased(out, mlp, layer + "branches");
+    if (m_.residual_scale != 1) {
+      out = Scaled(out, m_.residual_scale, layer + "branches_scaled");
+    }
+    return g_.AddNode(OpKind::kAdd, {x, out}, {}, layer + "out")->result;
+  }
+
   const ModelDescription& m_;
   absl::flat_hash_map<std::string, const ModelWeight*> by_name_;
   Graph g_;
   Value *ids_ = nullptr, *positions_ = nullptr, *slots_ = nullptr,
-        *blocks_ = nullptr, *rows_ = nullptr;
-  Weight* rope_freqs_ = nullptr;
+        *blocks_ = nullptr, *rows_ = nullptr, *horizons_ = nullptr;
+  Weight *rope_freqs_ = nullptr, *long_freqs_ = nullptr,
+         *local_freqs_ = nullptr, *slopes_ = nullptr;
 };
 
 }  // namespace

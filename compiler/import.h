@@ -11,18 +11,18 @@ namespace deepslice {
 // Builds the whole, unsharded and unfused program of a decoder, the one that
 // `dsplan verify` interprets:
 //
-//   param %ids, %positions, %slots : i32[T], %blocks : i32[S, B], %rows :
-//   i32[R] %embed                        rows of @embed (and, with learned
-//   positions,
-//                                 %tok_embed + %pos)
-//   %layers.N.attn_normed, .q, .k, .v, .q_rot, .k_rot, .attn, .attn_out,
-//     .attn_residual, .mlp_normed, .gate, .up, .gate_act, .act, .mlp_out, .out
+//   param %ids, %positions, %slots : i32[T], %blocks : i32[S, B],
+//         %rows : i32[R], and with two rotary tables %horizons : i32[S]
+//   %embed      rows of @embed, scaled, projected, with positions, normed, as
+//               the family does
+//   %layers.N.attn_normed, .q, .k, .v, .q_normed, .k_normed, .q_rot, .k_rot,
+//     .attn, .attn_out, .attn_residual, .mlp_normed, .gate, .up, .gate_act,
+//     .act, .mlp_out, .out
 //   %final_rows, %final_normed, %logits : f32[R, V]      returned
 //
-// A biased linear %x is linear %x.nobias, then add_bias %x. Only embed, linear,
-// add_bias, add, mul, rms_norm, layer_norm, rope, attention, activation and
-// gather_rows occur. Weights are f32, each with its recipe; the keys and values
-// of layer N are state @layers.N.kv.
+// A biased linear %x is linear %x.nobias, then add_bias %x. Fused ops and
+// collectives don't occur. Weights are f32, each with its recipe; the keys and
+// values of layer N are state @layers.N.kv.
 absl::StatusOr<Graph> ImportGraph(const ModelDescription& model);
 
 }  // namespace deepslice

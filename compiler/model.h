@@ -20,8 +20,16 @@
 
 namespace deepslice {
 
-enum class NormKind { kRms, kLayer };
-enum class PositionKind { kRope, kLearned };
+enum class PositionKind { kRope, kLearned, kAlibi, kNone };
+// How a layer's two branches meet: x + attn(x), then the same with the MLP, or
+// x + attn(x) + mlp(x).
+enum class ResidualKind { kSequential, kParallel };
+// Where norms stand: before a branch; after its addition; before it and after
+// it, before its addition; only there.
+enum class NormPlacement { kPre, kPost, kSandwich, kBranch };
+// Norm of queries and keys before the rotation: of each head with one weight
+// for all heads, or with one for each, or of all heads together.
+enum class QkNorm { kNone, kHeadRms, kHeadLayer, kHeadLayerShared, kRms };
 
 // Rotary positions: the formula of passes/formula.h that makes the table of
 // frequencies, and how the table is applied.
@@ -80,8 +88,23 @@ struct ModelDescription {
   int64_t vocab_size = 0;  // rows of the embedding
   int64_t max_positions = 0;
 
+  int64_t embed_dim = 0;  // of the embedding's rows: hidden_size, mostly
+
   NormKind norm = NormKind::kRms;
   double norm_eps = 0;
+  double norm_offset = 0;   // added to every norm weight
+  bool norm_affine = true;  // false: norms have no weights
+  NormPlacement norm_placement = NormPlacement::kPre;
+  bool final_norm = true;
+  bool embed_norm = false;
+  ResidualKind residual = ResidualKind::kSequential;
+  QkNorm qk_norm = QkNorm::kNone;
+  double embed_scale = 1;     // of the embedding's rows
+  double residual_scale = 1;  // of each branch before it is added
+  double logit_scale = 1;
+  double logit_softcap = 0;  // 0: none
+  double attention_softcap = 0;
+  Alibi alibi = Alibi::kPlain;  // kAlibi only
   Act activation = Act::kSilu;
   bool gated = false;
   PositionKind positions = PositionKind::kRope;

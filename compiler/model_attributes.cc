@@ -43,6 +43,28 @@ class Attributes {
     if (!v.present()) return otherwise;
     return ConfigBool(v);
   }
+  absl::StatusOr<double> NumberOr(absl::string_view name,
+                                  double otherwise) const {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
+    if (!v.present()) return otherwise;
+    return ConfigNumber(v);
+  }
+  absl::StatusOr<double> NotNegativeOr(absl::string_view name,
+                                       double otherwise) const {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
+    if (!v.present()) return otherwise;
+    DS_ASSIGN_OR_RETURN(const double number, ConfigNumber(v));
+    if (number < 0) return ConfigError(v, "a number of at least 0");
+    return number;
+  }
+  // As OneOf; the first when the attribute is absent or null.
+  absl::StatusOr<int> OneOfOr(
+      absl::string_view name,
+      std::initializer_list<absl::string_view> values) const {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
+    if (!v.present()) return 0;
+    return OneOf(name, values);
+  }
   // The index of the attribute's text in `values`.
   absl::StatusOr<int> OneOf(
       absl::string_view name,
@@ -113,7 +135,10 @@ absl::Status DescribeBlock(const Attributes& a, ModelDescription* m,
                            ModelFlags* flags) {
   DS_ASSIGN_OR_RETURN(const int norm, a.OneOf("norm", {"rms", "layer"}));
   m->norm = norm == 0 ? NormKind::kRms : NormKind::kLayer;
-  DS_RETURN_IF_ERROR(a.OneOf("norm_placement", {"pre"}).status());
+  DS_ASSIGN_OR_RETURN(
+      const int placement,
+      a.OneOf("norm_placement", {"pre", "post", "sandwich", "branch"}));
+  m->norm_placement = static_cast<NormPlacement>(placement);
   DS_ASSIGN_OR_RETURN(const ConfigValue eps, a.Get("norm_eps"));
   DS_ASSIGN_OR_RETURN(m->norm_eps, ConfigNumber(eps));
   if (m->norm_eps < 0) return ConfigError(eps, "a number of at least 0");
@@ -121,11 +146,39 @@ absl::Status DescribeBlock(const Attributes& a, ModelDescription* m,
   DS_ASSIGN_OR_RETURN(const std::string act_name, ConfigString(act));
   DS_ASSIGN_OR_RETURN(m->activation, ActivationOf(act_name, act.place));
   DS_ASSIGN_OR_RETURN(m->gated, a.BoolOr("gated", false));
-  DS_ASSIGN_OR_RETURN(const int positions,
-                      a.OneOf("positions", {"rope", "learned"}));
-  m->positions = positions == 0 ? PositionKind::kRope : PositionKind::kLearned;
+  DS_ASSIGN_OR_RETURN(
+      const int positions,
+      a.OneOf("positions", {"rope", "learned", "alibi", "none"}));
+  m->positions = static_cast<PositionKind>(positions);
   DS_ASSIGN_OR_RETURN(flags->position_offset,
                       a.IntOr("position_offset", 0, 0, limits::kPositions));
+  return absl::OkStatus();
+}
+
+// What most families leave at its default.
+absl::Status DescribeExtras(const Attributes& a, ModelDescription* m) {
+  DS_ASSIGN_OR_RETURN(const int residual,
+                      a.OneOfOr("residual", {"sequential", "parallel"}));
+  m->residual = static_cast<ResidualKind>(residual);
+  DS_ASSIGN_OR_RETURN(const int qk_norm,
+                      a.OneOfOr("qk_norm", {"none", "head_rms", "head_layer",
+                                            "head_layer_shared", "rms"}));
+  m->qk_norm = static_cast<QkNorm>(qk_norm);
+  DS_ASSIGN_OR_RETURN(const int alibi,
+                      a.OneOfOr("alibi", {"plain", "scaled_bf16"}));
+  m->alibi = static_cast<Alibi>(alibi);
+  DS_ASSIGN_OR_RETURN(m->final_norm, a.BoolOr("final_norm", true));
+  DS_ASSIGN_OR_RETURN(m->norm_affine, a.BoolOr("norm_affine", true));
+  DS_ASSIGN_OR_RETURN(m->embed_norm, a.BoolOr("embed_norm", false));
+  DS_ASSIGN_OR_RETURN(m->norm_offset, a.NumberOr("norm_offset", 0));
+  DS_ASSIGN_OR_RETURN(m->embed_scale, a.NumberOr("embed_scale", 1));
+  DS_ASSIGN_OR_RETURN(m->residual_scale, a.NumberOr("residual_scale", 1));
+  DS_ASSIGN_OR_RETURN(m->logit_scale, a.NumberOr("logit_scale", 1));
+  DS_ASSIGN_OR_RETURN(m->logit_softcap, a.NotNegativeOr("logit_softcap", 0));
+  DS_ASSIGN_OR_RETURN(m->attention_softcap,
+                      a.NotNegativeOr("attention_softcap", 0));
+  DS_ASSIGN_OR_RETURN(m->embed_dim, a.IntOr("embed_dim", m->hidden_size, 1,
+                                            limits::kHiddenSize));
   return absl::OkStatus();
 }
 
@@ -149,18 +202,21 @@ absl::Status DescribeRopeOf(const Attributes& a, const json::Value& config,
       a.IntOr("rope_original_positions", 0, 1, limits::kPositions));
   DS_ASSIGN_OR_RETURN(RopeSets sets, DescribeRope(config, defaults, m->head_dim,
                                                   m->max_positions));
-  // Until a step can hold sequences of both kinds: the short ones alone.
-  if (sets.all.long_from > 0 && sets.all.long_from < m->max_positions) {
-    m->max_positions = sets.all.long_from;
-    m->notes.push_back(absl::StrCat(
-        "config.json: longrope: sequences of up to ", m->max_positions,
-        " tokens, the length from which other factors hold"));
-  }
   m->rope = std::move(sets.all);
   m->local_rope = std::move(sets.local);
   m->rope.style = style == 0 ? RopeStyle::kHalf : RopeStyle::kInterleaved;
   if (m->local_rope.has_value()) m->local_rope->style = m->rope.style;
   return absl::OkStatus();
+}
+
+absl::StatusOr<double> AttentionScale(const Attributes& a,
+                                      const ModelDescription& m) {
+  DS_ASSIGN_OR_RETURN(const ConfigValue v, a.Get("attention_scale"));
+  if (!v.value.is_string()) return ConfigNumber(v);
+  DS_ASSIGN_OR_RETURN(
+      const int scale,
+      a.OneOf("attention_scale", {"inverse_sqrt_head_dim", "one"}));
+  return scale == 0 ? 1 / std::sqrt(static_cast<double>(m.head_dim)) : 1;
 }
 
 absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
@@ -174,16 +230,13 @@ absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
   DS_ASSIGN_OR_RETURN(values.attention_types, a.Get("window_attention_types"));
   DS_ASSIGN_OR_RETURN(const std::vector<int64_t> windows,
                       DescribeWindows(values, m->layers, config, &m->notes));
-  DS_ASSIGN_OR_RETURN(
-      const int scale,
-      a.OneOf("attention_scale", {"inverse_sqrt_head_dim", "one"}));
+  DS_ASSIGN_OR_RETURN(const double scale, AttentionScale(a, *m));
   DS_ASSIGN_OR_RETURN(const bool by_layer,
                       a.BoolOr("attention_scale_by_layer", false));
   for (int64_t i = 0; i < m->layers; ++i) {
     LayerAttributes layer;
     layer.window = windows[i];
-    layer.attention_scale =
-        scale == 0 ? 1 / std::sqrt(static_cast<double>(m->head_dim)) : 1;
+    layer.attention_scale = scale;
     if (by_layer) layer.attention_scale /= static_cast<double>(i + 1);
     m->layer.push_back(layer);
   }
@@ -214,6 +267,7 @@ absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
   DS_RETURN_IF_ERROR(CheckRequired(policy, config));
   DS_RETURN_IF_ERROR(DescribeSizes(a, model));
   DS_RETURN_IF_ERROR(DescribeBlock(a, model, flags));
+  DS_RETURN_IF_ERROR(DescribeExtras(a, model));
   if (model->positions == PositionKind::kRope) {
     DS_RETURN_IF_ERROR(DescribeRopeOf(a, config, model));
   }

@@ -171,6 +171,11 @@ class Resolver {
   absl::Status CheckTensor(const WeightPattern& pattern,
                            const TensorInfo& t) const {
     std::vector<int64_t> want = PublishedShape(pattern, model_, flags_);
+    // A vector of all heads may be published as [heads, head_dim].
+    const bool by_head = want.size() == 1 && t.shape.size() == 2 &&
+                         t.shape[0] * t.shape[1] == want[0] &&
+                         t.shape[1] == model_.head_dim;
+    if (by_head) want = t.shape;
     if (pattern.transposed && t.transposed_from_published && want.size() == 2) {
       std::swap(want[0], want[1]);
     }
@@ -190,22 +195,64 @@ class Resolver {
     return absl::OkStatus();
   }
 
+  // The weight of a slot at one layer, without its pieces.
+  ModelWeight NewWeight(const WeightSlot& slot, int64_t layer) const {
+    ModelWeight w;
+    w.name = slot.per_layer ? absl::StrCat("layers.", layer, ".", slot.name)
+                            : std::string(slot.name);
+    w.role = SlotRole(model_, slot);
+    w.shape = {Size(slot.rows)};
+    if (slot.cols != SlotDim::kNone) w.shape.push_back(Size(slot.cols));
+    const bool is_norm = w.role == Role::kNorm || w.role == Role::kAttnQNorm ||
+                         w.role == Role::kAttnKNorm;
+    if (is_norm && !absl::EndsWith(slot.name, ".bias")) {
+      w.source.plus = model_.norm_offset;
+    }
+    return w;
+  }
+
+  // Where the rows of slot `index` lie in a tensor of that layout.
+  void Place(const WeightPattern& pattern, size_t index,
+             SourcePiece* piece) const {
+    const int64_t dim = model_.head_dim;
+    const auto slots = static_cast<int64_t>(pattern.slots.size());
+    const auto at = static_cast<int64_t>(index);
+    const int64_t group = model_.heads / model_.kv_heads;
+    switch (pattern.layout) {
+      case RowLayout::kThirds:
+        break;
+      case RowLayout::kPerHead:
+        piece->block = dim;
+        piece->every = slots * dim;
+        piece->from = at * dim;
+        break;
+      case RowLayout::kPerGroup:
+        piece->block = at == 0 ? group * dim : dim;
+        piece->every = (group + 2) * dim;
+        piece->from = at == 0 ? 0 : (group + at - 1) * dim;
+        break;
+      case RowLayout::kPerRow:
+        piece->block = 1;
+        piece->every = slots;
+        piece->from = at;
+        break;
+    }
+  }
+
   // The weights of one pattern at one layer, from `t`.
   void AddWeights(const WeightPattern& pattern, const TensorInfo& t,
                   int64_t layer) {
     TensorUse& use = uses_[t.name];
     use.tensor = t.name;
     int64_t begin = Offset(pattern);
-    for (const WeightSlot* slot : pattern.slots) {
-      ModelWeight w;
-      w.name = slot->per_layer ? absl::StrCat("layers.", layer, ".", slot->name)
-                               : std::string(slot->name);
-      w.role = slot->role;
-      w.shape = {Size(slot->rows)};
-      if (slot->cols != SlotDim::kNone) w.shape.push_back(Size(slot->cols));
+    for (size_t i = 0; i < pattern.slots.size(); ++i) {
+      const WeightSlot* slot = pattern.slots[i];
+      ModelWeight w = NewWeight(*slot, layer);
       SourcePiece piece;
       piece.tensor = t.name;
       piece.transposed = IsTransposed(pattern, t);
+      Place(pattern, i, &piece);
+      if (piece.block > 0) begin = 0;
       piece.rows = {begin, begin + w.shape[0]};
       piece.cols = {0, Size(slot->cols)};
       begin = piece.rows.end;
@@ -215,23 +262,73 @@ class Resolver {
     }
   }
 
+  // One weight out of a tensor for each head.
+  absl::Status AddOfHeads(const WeightPattern& pattern,
+                          const NamePattern& names, int64_t layer) {
+    ModelWeight w = NewWeight(*pattern.slots[0], layer);
+    const int64_t dim = model_.head_dim;
+    for (int64_t h = 0; h < w.shape[0] / dim; ++h) {
+      const TensorInfo* t = checkpoint_.Find(names.Name(layer, h));
+      if (t == nullptr) {
+        missing_.push_back(names.Name(layer, h));
+        continue;
+      }
+      if (t->shape != std::vector<int64_t>{dim}) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(FileOf(*t), ": tensor \"", t->name, "\": found shape ",
+                         ShapeText(t->shape), "; allowed: ", ShapeText({dim}),
+                         ", by the sizes in config.json"));
+      }
+      SourcePiece piece;
+      piece.tensor = t->name;
+      piece.rows = {0, dim};
+      piece.cols = {0, 1};
+      w.source.pieces.push_back(std::move(piece));
+      TensorUse& use = uses_[t->name];
+      use.tensor = t->name;
+      use.weights.push_back(w.name);
+    }
+    model_.weights.push_back(std::move(w));
+    return absl::OkStatus();
+  }
+
+  // Whether a pattern of the same name takes the tensor instead.
+  bool HasWantedTwin(const WeightPattern& pattern) const {
+    for (const WeightPattern& p : policy_.weights) {
+      if (p.name == pattern.name && IsWanted(p, flags_)) return true;
+    }
+    return false;
+  }
+  // What the config says of a pattern that is (not) wanted.
+  std::string WhyWanted(const WeightPattern& p) const {
+    const bool by_not = p.flag.empty() ||
+                        (flags_.biases.at(p.flag).value && !p.not_flag.empty());
+    return flags_.biases.at(by_not ? p.not_flag : p.flag).text;
+  }
+
   absl::Status ResolvePattern(const WeightPattern& pattern) {
     const int64_t layers = pattern.per_layer() ? model_.layers : 1;
-    const bool wanted =
-        pattern.flag.empty() || flags_.biases.at(pattern.flag).value;
+    const bool wanted = IsWanted(pattern, flags_);
+    const bool by_config = !pattern.flag.empty() || !pattern.not_flag.empty();
+    if (!wanted && HasWantedTwin(pattern)) return absl::OkStatus();
+    DS_RETURN_IF_ERROR(CheckLayout(pattern, wanted));
     const NamePattern names(pattern.name, prefix_);
     for (int64_t layer = 0; layer < layers; ++layer) {
       const std::string name = names.Name(layer);
       const TensorInfo* t = checkpoint_.Find(name);
-      if (!pattern.flag.empty() && wanted != (t != nullptr)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "config.json: ", flags_.biases.at(pattern.flag).text,
-            ", but tensor \"", name, "\" is ", wanted ? "not " : "",
-            "there; allowed: ", wanted ? "false" : "true", ", or a checkpoint ",
-            wanted ? "with" : "without",
-            " these biases; correct whichever is wrong"));
+      if (by_config && wanted != (t != nullptr)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("config.json: ", WhyWanted(pattern), ", but tensor \"",
+                         name, "\" is ", wanted ? "not " : "",
+                         "there; allowed: the other value, or a checkpoint ",
+                         wanted ? "with" : "without",
+                         " these tensors; correct whichever is wrong"));
       }
       if (!wanted) continue;
+      if (names.per_head()) {
+        DS_RETURN_IF_ERROR(AddOfHeads(pattern, names, layer));
+        continue;
+      }
       if (t == nullptr) {
         missing_.push_back(name);
         continue;
@@ -240,6 +337,18 @@ class Resolver {
       AddWeights(pattern, *t, layer);
     }
     return absl::OkStatus();
+  }
+
+  absl::Status CheckLayout(const WeightPattern& pattern, bool wanted) const {
+    const bool equal = pattern.layout == RowLayout::kPerHead ||
+                       pattern.layout == RowLayout::kPerRow;
+    if (!wanted || !equal || model_.heads == model_.kv_heads) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "config.json: found ", model_.heads, " query and ", model_.kv_heads,
+        " KV heads; allowed: as many of each, as \"", pattern.name,
+        "\" holds a query, a key and a value of every head"));
   }
 
   // The head is a tensor of its own, or the embedding once more.
@@ -337,6 +446,12 @@ class Resolver {
   std::vector<std::string> missing_;
 };
 
+// Whether one weight serves the norm of every head.
+bool NormsHeads(const ModelDescription& model) {
+  return model.qk_norm == QkNorm::kHeadRms ||
+         model.qk_norm == QkNorm::kHeadLayerShared;
+}
+
 }  // namespace
 
 int64_t SlotSize(const ModelDescription& model, SlotDim dim) {
@@ -355,8 +470,26 @@ int64_t SlotSize(const ModelDescription& model, SlotDim dim) {
       return model.kv_heads * model.head_dim;
     case SlotDim::kInner:
       return model.inner_size;
+    case SlotDim::kEmbed:
+      return model.embed_dim;
+    case SlotDim::kQueryNorm:
+      return NormsHeads(model) ? model.head_dim : model.heads * model.head_dim;
+    case SlotDim::kKeyNorm:
+      return NormsHeads(model) ? model.head_dim
+                               : model.kv_heads * model.head_dim;
   }
   return 0;
+}
+
+bool IsWanted(const WeightPattern& pattern, const ModelFlags& flags) {
+  return (pattern.flag.empty() || flags.biases.at(pattern.flag).value) &&
+         (pattern.not_flag.empty() || !flags.biases.at(pattern.not_flag).value);
+}
+
+Role SlotRole(const ModelDescription& model, const WeightSlot& slot) {
+  const bool of_heads =
+      slot.rows == SlotDim::kQueryNorm || slot.rows == SlotDim::kKeyNorm;
+  return of_heads && NormsHeads(model) ? Role::kNorm : slot.role;
 }
 
 int64_t FirstRow(const WeightPattern& pattern, const ModelFlags& flags) {

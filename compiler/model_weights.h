@@ -21,6 +21,10 @@ absl::Status ResolveWeights(const Policy& policy, const ModelFlags& flags,
 
 // Rows or columns of a slot in this model; 1 for kNone.
 int64_t SlotSize(const ModelDescription& model, SlotDim dim);
+// Whether the config has tensors of that pattern.
+bool IsWanted(const WeightPattern& pattern, const ModelFlags& flags);
+// The role of a slot in this model.
+Role SlotRole(const ModelDescription& model, const WeightSlot& slot);
 // The shape of a pattern's tensor as it is published, and its rows before the
 // first that the weights take.
 std::vector<int64_t> PublishedShape(const WeightPattern& pattern,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "compiler/embedded_policies.h"
 #include "compiler/policy_expression.h"
 #include "schema/base/check.h"
@@ -18,6 +19,11 @@ namespace deepslice {
 namespace {
 
 constexpr absl::string_view kLayerMark = "{i}";
+constexpr absl::string_view kHeadMark = "{h}";
+
+// By the value of RowLayout.
+constexpr absl::string_view kLayouts[] = {"thirds", "per_head", "per_group",
+                                          "per_row"};
 
 absl::Status Bad(absl::string_view place, const json::Value* found,
                  absl::string_view allowed) {
@@ -80,18 +86,24 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
     } else if (key == "weights") {
       DS_ASSIGN_OR_RETURN(slots, Strings(item, key));
     } else if (key == "layout") {
-      if (!value.is_string() || value.as_string() != "thirds") {
-        return Bad("layout", &value, "\"thirds\"");
+      const auto at = std::find(std::begin(kLayouts), std::end(kLayouts),
+                                value.is_string() ? value.as_string() : "");
+      if (at == std::end(kLayouts)) {
+        return Bad("layout", &value, absl::StrJoin(kLayouts, ", "));
       }
+      p.layout = static_cast<RowLayout>(at - std::begin(kLayouts));
     } else if (key == "transposed" && value.is_bool()) {
       p.transposed = value.as_bool();
     } else if (key == "when" && value.is_string() &&
                flags.Find(value.as_string()) != nullptr) {
       p.flag = value.as_string();
+    } else if (key == "unless" && value.is_string() &&
+               flags.Find(value.as_string()) != nullptr) {
+      p.not_flag = value.as_string();
     } else {
       return Bad(key, &value,
-                 "name, weight or weights, layout, transposed, or when with a "
-                 "name under \"flags\"");
+                 "name, weight or weights, layout, transposed, or when or "
+                 "unless with a name under \"flags\"");
     }
   }
   for (const std::string& name : slots) {
@@ -113,6 +125,13 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
   }
   if (p.name.empty() || p.slots.empty()) {
     return Bad("weights", &item, "a name and a weight");
+  }
+  if (p.layout == RowLayout::kPerGroup &&
+      (p.slots.size() != 3 || !absl::StartsWith(p.slots[0]->name, "attn_q") ||
+       !absl::StartsWith(p.slots[1]->name, "attn_k") ||
+       !absl::StartsWith(p.slots[2]->name, "attn_v"))) {
+    return Bad("weights", item.Find("weights"),
+               "attn_q, attn_k and attn_v, or their biases, with per_group");
   }
   if ((p.slots.size() > 1) != (item.Find("layout") != nullptr)) {
     return Bad("layout", item.Find("layout"),
@@ -172,6 +191,20 @@ std::vector<Policy>* ReadEmbedded() {
   return out;
 }
 
+// Takes the digits that `text` begins with; -1 when there are none. "007" is
+// nobody's layer 7: the published names have no leading zeros.
+int64_t TakeNumber(absl::string_view* text) {
+  size_t n = 0;
+  while (n < text->size() && (*text)[n] >= '0' && (*text)[n] <= '9') ++n;
+  const absl::string_view digits = text->substr(0, n);
+  int64_t number = 0;
+  if ((n > 1 && digits[0] == '0') || !absl::SimpleAtoi(digits, &number)) {
+    return -1;
+  }
+  text->remove_prefix(n);
+  return number;
+}
+
 }  // namespace
 
 absl::StatusOr<Policy> ParsePolicy(absl::string_view text,
@@ -188,32 +221,34 @@ const std::vector<Policy>& AllPolicies() {
 
 NamePattern::NamePattern(absl::string_view pattern, absl::string_view prefix) {
   head_ = absl::StrReplaceAll(pattern, {{"{prefix}", prefix}});
-  const size_t mark = head_.find(kLayerMark.data(), 0, kLayerMark.size());
-  if (mark == std::string::npos) return;
-  per_layer_ = true;
-  tail_ = head_.substr(mark + kLayerMark.size());
-  head_.resize(mark);
+  const auto split = [](absl::string_view mark, std::string* text,
+                        std::string* rest) {
+    const size_t at = text->find(mark.data(), 0, mark.size());
+    if (at == std::string::npos) return false;
+    *rest = text->substr(at + mark.size());
+    text->resize(at);
+    return true;
+  };
+  per_layer_ = split(kLayerMark, &head_, &middle_);
+  per_head_ = per_layer_ && split(kHeadMark, &middle_, &tail_);
 }
 
-std::string NamePattern::Name(int64_t layer) const {
-  return per_layer_ ? absl::StrCat(head_, layer, tail_) : head_;
+std::string NamePattern::Name(int64_t layer, int64_t head) const {
+  if (!per_layer_) return head_;
+  if (!per_head_) return absl::StrCat(head_, layer, middle_);
+  return absl::StrCat(head_, layer, middle_, head, tail_);
 }
 
 int64_t NamePattern::Match(absl::string_view tensor) const {
   if (!per_layer_) return tensor == head_ ? 0 : -1;
-  if (tensor.size() <= head_.size() + tail_.size() ||
-      !absl::StartsWith(tensor, head_) || !absl::EndsWith(tensor, tail_)) {
+  if (!absl::ConsumePrefix(&tensor, head_)) return -1;
+  const int64_t layer = TakeNumber(&tensor);
+  if (layer < 0 || !absl::ConsumePrefix(&tensor, middle_)) return -1;
+  if (per_head_ &&
+      (TakeNumber(&tensor) < 0 || !absl::ConsumePrefix(&tensor, tail_))) {
     return -1;
   }
-  const absl::string_view digits =
-      tensor.substr(head_.size(), tensor.size() - head_.size() - tail_.size());
-  for (char c : digits) {
-    if (c < '0' || c > '9') return -1;
-  }
-  // "007" is nobody's layer 7: the published names have no leading zeros.
-  if (digits.size() > 1 && digits[0] == '0') return -1;
-  int64_t layer = 0;
-  return absl::SimpleAtoi(digits, &layer) ? layer : -1;
+  return tensor.empty() ? layer : -1;
 }
 
 }  // namespace deepslice

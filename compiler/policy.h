@@ -15,12 +15,24 @@
 
 namespace deepslice {
 
+// How several weights lie along the rows of one tensor. Heads have head_dim
+// rows each.
+enum class RowLayout {
+  kThirds,    // one after the other, whatever their sizes
+  kPerHead,   // a head of each in turn: [heads, 3, head_dim]
+  kPerGroup,  // a group's query heads, its key, its value: [kv_heads, group +
+              // 2, head_dim]
+  kPerRow,  // a row of each in turn: [heads, head_dim, 3]
+};
+
 // One line of "weights": a tensor's name and the weights that it makes.
 struct WeightPattern {
   std::string name;  // "{prefix}layers.{i}.self_attn.q_proj.weight"
-  std::vector<const WeightSlot*> slots;  // several: side by side along rows
-  bool transposed = false;               // stored as [in, out]
-  std::string flag;                      // "" or a name under "flags"
+  std::vector<const WeightSlot*> slots;  // several: by `layout`
+  RowLayout layout = RowLayout::kThirds;
+  bool transposed = false;  // stored as [in, out]
+  std::string flag;         // "when": "" or a name under "flags"
+  std::string not_flag;     // "unless": the same
 
   bool per_layer() const { return slots[0]->per_layer; }
   bool is_head() const { return slots[0]->name == "head"; }
@@ -58,19 +70,21 @@ const std::vector<Policy>& AllPolicies();
 absl::StatusOr<const Policy*> MatchPolicy(const json::Value& config);
 
 // A pattern of tensor names with its prefix put in: one name, or one for each
-// layer.
+// layer, or where it has {h} one for each head of each layer.
 class NamePattern {
  public:
   NamePattern(absl::string_view pattern, absl::string_view prefix);
-  // `layer` matters only where the pattern has {i}.
-  std::string Name(int64_t layer = 0) const;
+  bool per_head() const { return per_head_; }
+  // `layer` and `head` matter only where the pattern has {i} and {h}.
+  std::string Name(int64_t layer = 0, int64_t head = 0) const;
   // The layer of a tensor of that name; 0 for a pattern without {i}; -1 when
   // the name doesn't match.
   int64_t Match(absl::string_view tensor) const;
 
  private:
-  std::string head_, tail_;  // around {i}
-  bool per_layer_ = false;
+  // Around {i}, and around {h}, which comes after it.
+  std::string head_, middle_, tail_;
+  bool per_layer_ = false, per_head_ = false;
 };
 
 }  // namespace deepslice

@@ -41,8 +41,10 @@ SyntheticTensor ValuesOf(const WeightPattern& pattern,
     // product exact, and so the same on every device.
     const double wanted = 4 * std::sqrt(3.0 / SlotSize(model, slot.cols));
     out.scale = static_cast<float>(std::exp2(std::round(std::log2(wanted))));
-  } else if (slot.role == Role::kNorm && !absl::EndsWith(slot.name, ".bias")) {
-    out.mean = 1;
+  } else if ((slot.role == Role::kNorm || slot.role == Role::kAttnQNorm ||
+              slot.role == Role::kAttnKNorm) &&
+             !absl::EndsWith(slot.name, ".bias")) {
+    out.mean = static_cast<float>(1 - model.norm_offset);
   } else {
     out.scale = 0.25f;
   }
@@ -63,16 +65,20 @@ absl::StatusOr<std::vector<TensorInfo>> ListTensors(const json::Value& config) {
   std::vector<TensorInfo> out;
   for (const WeightPattern& pattern : policy->weights) {
     if (pattern.is_head() && model.tied_head) continue;
-    if (!pattern.flag.empty() && !flags.biases.at(pattern.flag).value) continue;
+    if (!IsWanted(pattern, flags)) continue;
     const NamePattern names(pattern.name, policy->prefixes[0]);
     TensorInfo t;
     t.dtype = dtype;
     t.shape = PublishedShape(pattern, model, flags);
     t.synthetic = ValuesOf(pattern, model);
     const int64_t layers = pattern.per_layer() ? model.layers : 1;
+    const int64_t parts = names.per_head() ? t.shape[0] / model.head_dim : 1;
+    t.shape[0] /= parts;
     for (int64_t layer = 0; layer < layers; ++layer) {
-      t.name = names.Name(layer);
-      out.push_back(t);
+      for (int64_t h = 0; h < parts; ++h) {
+        t.name = names.Name(layer, h);
+        out.push_back(t);
+      }
     }
   }
   return out;

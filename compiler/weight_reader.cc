@@ -2,6 +2,7 @@
 #include "compiler/weight_reader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "passes/formula.h"
@@ -13,8 +14,10 @@ namespace {
 // Stored rows read at once: 1 MiB of floats, or one row when that is more.
 constexpr int64_t kElementsAtOnce = 1 << 18;
 
-// Rows and columns of a stored tensor of one or two dims.
-absl::Status StoredSize(const TensorInfo& t, int64_t* rows, int64_t* cols) {
+// Rows and columns of a stored tensor of one or two dims; of two that make a
+// vector, all are rows.
+absl::Status StoredSize(const TensorInfo& t, bool vector, int64_t* rows,
+                        int64_t* cols) {
   if (t.shape.empty() || t.shape.size() > 2) {
     return absl::InvalidArgumentError(absl::StrCat("tensor \"", t.name,
                                                    "\": found ", t.shape.size(),
@@ -22,25 +25,29 @@ absl::Status StoredSize(const TensorInfo& t, int64_t* rows, int64_t* cols) {
   }
   *rows = t.shape[0];
   *cols = t.shape.size() == 2 ? t.shape[1] : 1;
+  if (vector) *rows *= std::exchange(*cols, 1);
   return absl::OkStatus();
 }
 
 absl::Status CheckPiece(const Checkpoint& checkpoint, const SourcePiece& piece,
-                        int64_t* full_cols) {
+                        bool vector, int64_t* full_cols) {
   const TensorInfo* t = checkpoint.Find(piece.tensor);
   if (t == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("tensor \"", piece.tensor, "\" is not in the checkpoint"));
   }
   int64_t rows = 0, cols = 0;
-  DS_RETURN_IF_ERROR(StoredSize(*t, &rows, &cols));
+  DS_RETURN_IF_ERROR(StoredSize(*t, vector, &rows, &cols));
   if (piece.transposed) std::swap(rows, cols);
+  const int64_t last = piece.rows.size() > 0 ? piece.Row(piece.rows.end - 1) + 1
+                       : piece.block > 0     ? 0
+                                             : piece.rows.end;
   if (piece.rows.begin < 0 || piece.rows.end < piece.rows.begin ||
-      piece.rows.end > rows || piece.cols.begin < 0 ||
+      last > rows || piece.cols.begin < 0 ||
       piece.cols.end < piece.cols.begin || piece.cols.end > cols) {
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor \"", piece.tensor, "\": found rows ", piece.rows.begin, ":",
-        piece.rows.end, " and columns ", piece.cols.begin, ":", piece.cols.end,
+        last, " and columns ", piece.cols.begin, ":", piece.cols.end,
         "; allowed: up to ", rows, " and ", cols));
   }
   if (*full_cols != 0 && *full_cols != cols) {
@@ -75,7 +82,8 @@ WeightReader::WeightReader(const Checkpoint& checkpoint, const Weight& weight)
   }
   int64_t rows = 0;
   for (const SourcePiece& piece : source.pieces) {
-    status_.Update(CheckPiece(checkpoint, piece, &full_cols_));
+    status_.Update(
+        CheckPiece(checkpoint, piece, dims.size() == 1, &full_cols_));
     rows += piece.rows.size();
     if (piece.cols.size() != cols_ ||
         (source.interleaved &&
@@ -145,6 +153,10 @@ absl::Status WeightReader::Read(int64_t begin, int64_t end, bool full,
     DS_RETURN_IF_ERROR(ReadPiece(piece, local.begin, local.end, cols, stride,
                                  out.subspan((first - begin) * width)));
   }
+  if (source.plus != 0) {
+    const float plus = static_cast<float>(source.plus);
+    for (float& v : out) v += plus;
+  }
   return absl::OkStatus();
 }
 
@@ -164,22 +176,45 @@ absl::Status WeightReader::ReadStored(const SourcePiece& piece,
   const int64_t width = cols.size();
   const int64_t stored = tensor.row_elements();
   const int64_t first = piece.rows.begin;
-  // Whole rows side by side need no copy in between.
-  if (stride == 1 && width == stored) {
-    return checkpoint_.ReadRows(tensor, first + begin, first + end,
-                                out.subspan(0, (end - begin) * width));
+  if (weight_.type.rank() == 1 && stored > 1) {
+    return ReadFlat(piece, tensor, begin, end, stride, out);
   }
+  // Whole rows side by side need no copy in between.
+  const bool straight = stride == 1 && width == stored;
   const int64_t at_once =
       std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, stored));
-  for (int64_t row = begin; row < end; row += at_once) {
-    const int64_t n = std::min(at_once, end - row);
+  int64_t n = 0;
+  for (int64_t row = begin; row < end; row += n) {
+    n = piece.RunLength(first + row, first + end);
+    const int64_t stored_row = piece.Row(first + row);
+    if (straight) {
+      DS_RETURN_IF_ERROR(
+          checkpoint_.ReadRows(tensor, stored_row, stored_row + n,
+                               out.subspan((row - begin) * width, n * width)));
+      continue;
+    }
+    n = std::min(at_once, n);
     buffer_.resize(n * stored);
-    DS_RETURN_IF_ERROR(checkpoint_.ReadRows(
-        tensor, first + row, first + row + n, absl::MakeSpan(buffer_)));
+    DS_RETURN_IF_ERROR(checkpoint_.ReadRows(tensor, stored_row, stored_row + n,
+                                            absl::MakeSpan(buffer_)));
     for (int64_t i = 0; i < n; ++i) {
       std::copy_n(buffer_.data() + i * stored + cols.begin, width,
                   out.data() + (row - begin + i) * stride * width);
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightReader::ReadFlat(const SourcePiece& piece,
+                                    const TensorInfo& tensor, int64_t begin,
+                                    int64_t end, int64_t stride,
+                                    absl::Span<float> out) {
+  // Vectors are small: read whole.
+  buffer_.resize(tensor.rows() * tensor.row_elements());
+  DS_RETURN_IF_ERROR(
+      checkpoint_.ReadRows(tensor, 0, tensor.rows(), absl::MakeSpan(buffer_)));
+  for (int64_t r = begin; r < end; ++r) {
+    out[(r - begin) * stride] = buffer_[piece.Row(piece.rows.begin + r)];
   }
   return absl::OkStatus();
 }
@@ -204,7 +239,7 @@ absl::Status WeightReader::ReadTransposed(const SourcePiece& piece,
       for (int64_t o = 0; o < piece.rows.size(); ++o) {
         for (int64_t i = 0; i < n; ++i) {
           whole[o * inputs + in + i] =
-              buffer_[i * stored + piece.rows.begin + o];
+              buffer_[i * stored + piece.Row(piece.rows.begin + o)];
         }
       }
     }

@@ -46,6 +46,10 @@ class WeightReader {
   absl::Status ReadStored(const SourcePiece& piece, const TensorInfo& tensor,
                           int64_t begin, int64_t end, Range cols,
                           int64_t stride, absl::Span<float> out);
+  // A vector out of a tensor of two dims.
+  absl::Status ReadFlat(const SourcePiece& piece, const TensorInfo& tensor,
+                        int64_t begin, int64_t end, int64_t stride,
+                        absl::Span<float> out);
   absl::Status ReadTransposed(const SourcePiece& piece,
                               const TensorInfo& tensor, int64_t begin,
                               int64_t end, Range cols, int64_t stride,

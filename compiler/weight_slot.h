@@ -16,6 +16,9 @@ enum class SlotDim {
   kQuery,  // heads * head_dim
   kKv,     // kv_heads * head_dim
   kInner,
+  kEmbed,      // columns of the embedding
+  kQueryNorm,  // by ModelDescription::qk_norm: one head, or all
+  kKeyNorm,
 };
 
 struct WeightSlot {

@@ -6,6 +6,7 @@
 #ifndef DEEPSLICE_IR_GRAPH_H_
 #define DEEPSLICE_IR_GRAPH_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -44,25 +45,40 @@ struct SourcePiece {
   std::string tensor;       // published name
   bool transposed = false;  // published as [in, out]
   Range rows, cols;         // of the tensor after transposing
+  // Where a tensor holds several weights in turn, `rows` counts this weight's:
+  // `block` rows of every `every`, from row `from` on. 0: all rows.
+  int64_t block = 0, every = 0, from = 0;
+
+  // The tensor's row that row `r` of `rows` is, and how many rows from there
+  // to `end` follow each other in the tensor.
+  int64_t Row(int64_t r) const {
+    return block == 0 ? r : from + r / block * every + r % block;
+  }
+  int64_t RunLength(int64_t r, int64_t end) const {
+    return block == 0 ? end - r : std::min(end - r, block - r % block);
+  }
   bool operator==(const SourcePiece& o) const {
     return tensor == o.tensor && transposed == o.transposed && rows == o.rows &&
-           cols == o.cols;
+           cols == o.cols && block == o.block && every == o.every &&
+           from == o.from;
   }
 };
 
 // How a weight comes to be. Pieces are joined along rows: one after the other,
-// or row by row in turn (interleaved). With no piece, `formula` makes it (see
-// passes/formula.h): a name and named numbers in printing order.
+// or row by row in turn (interleaved), and `plus` is added to every element.
+// With no piece, `formula` makes it (see passes/formula.h): a name and named
+// numbers in printing order.
 struct WeightSource {
   bool interleaved = false;
   std::vector<SourcePiece> pieces;
+  double plus = 0;
   std::string formula;  // "rope_freqs"
   std::vector<std::pair<std::string, double>> arguments;
 
   bool empty() const { return pieces.empty() && formula.empty(); }
   bool operator==(const WeightSource& o) const {
     return interleaved == o.interleaved && pieces == o.pieces &&
-           formula == o.formula && arguments == o.arguments;
+           plus == o.plus && formula == o.formula && arguments == o.arguments;
   }
 };
 

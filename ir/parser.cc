@@ -142,7 +142,11 @@ class Parser {
       DS_ASSIGN_OR_RETURN(weight->encoding, ParseEncodingName());
       DS_RETURN_IF_ERROR(in_.Eat(')'));
     }
-    return in_.TryEat('=') ? Source(&weight->source) : absl::OkStatus();
+    if (!in_.TryEat('=')) return absl::OkStatus();
+    DS_RETURN_IF_ERROR(Source(&weight->source));
+    if (!in_.TryEatWord("plus")) return absl::OkStatus();
+    DS_ASSIGN_OR_RETURN(weight->source.plus, in_.Real());
+    return absl::OkStatus();
   }
 
   // A piece, concat(pieces), interleave(pieces) or formula(name=number, ...).
@@ -171,7 +175,7 @@ class Parser {
     });
   }
 
-  // [transpose] "tensor"[0:172, 0:64]
+  // [transpose] "tensor"[0:172 of 32 every 96 from 32, 0:64]
   absl::Status Piece(WeightSource* source) {
     SourcePiece piece;
     piece.transposed = in_.TryEatWord("transpose");
@@ -179,10 +183,23 @@ class Parser {
                         in_.Name(Token::kString, "a tensor's name in quotes"));
     DS_RETURN_IF_ERROR(in_.Eat('['));
     DS_RETURN_IF_ERROR(ParseRange(&piece.rows));
+    if (in_.TryEatWord("of")) DS_RETURN_IF_ERROR(ParseStride(&piece));
     piece.cols = {0, 1};
     if (in_.TryEat(',')) DS_RETURN_IF_ERROR(ParseRange(&piece.cols));
     source->pieces.push_back(std::move(piece));
     return in_.Eat(']');
+  }
+  absl::Status ParseStride(SourcePiece* piece) {
+    DS_ASSIGN_OR_RETURN(
+        piece->block, in_.Integer("a number of rows", 1, limits::kTensorBytes));
+    DS_RETURN_IF_ERROR(in_.EatWord("every"));
+    DS_ASSIGN_OR_RETURN(
+        piece->every,
+        in_.Integer("a number of rows", piece->block, limits::kTensorBytes));
+    DS_RETURN_IF_ERROR(in_.EatWord("from"));
+    DS_ASSIGN_OR_RETURN(piece->from,
+                        in_.Integer("a row", 0, limits::kTensorBytes));
+    return absl::OkStatus();
   }
   absl::Status ParseRange(Range* range) {
     DS_ASSIGN_OR_RETURN(range->begin,
@@ -301,16 +318,18 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // {heads=6, scale=0.5}: each attribute of the table once, in any order.
+  // {heads=6, scale=0.5}: each attribute of the table once, in any order;
+  // optional ones may be absent.
   absl::Status Attributes(Node* node) {
     const OpDef& def = node->def();
     if (def.attrs.empty()) return absl::OkStatus();
     DS_RETURN_IF_ERROR(in_.Eat('{'));
     std::vector<bool> seen(def.attrs.size());
-    const auto missing = [&] {
+    const auto missing = [&](bool optional_too) {
       std::vector<absl::string_view> names;
       for (size_t a = 0; a < seen.size(); ++a) {
-        if (!seen[a]) names.push_back(def.attrs[a].name);
+        if (seen[a] || (def.attrs[a].optional && !optional_too)) continue;
+        names.push_back(def.attrs[a].name);
       }
       return absl::StrJoin(names, "= or ");
     };
@@ -321,7 +340,7 @@ class Parser {
         ++a;
       }
       if (a == seen.size()) {
-        const std::string names = missing();
+        const std::string names = missing(/*optional_too=*/true);
         return in_.Expected(name,
                             names.empty() ? "'}'" : absl::StrCat(names, "="));
       }
@@ -329,7 +348,7 @@ class Parser {
       DS_RETURN_IF_ERROR(in_.Eat('='));
       DS_RETURN_IF_ERROR(AttrValue(def.attrs[a], &node->attrs[a]));
     } while (in_.TryEat(','));
-    const std::string names = missing();
+    const std::string names = missing(/*optional_too=*/false);
     if (names.empty()) return in_.Eat('}');
     return in_.Expected(in_.Peek(), absl::StrCat("',' and then ", names, "="));
   }

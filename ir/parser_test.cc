@@ -170,8 +170,9 @@ constexpr BadText kBad[] = {
      "expected bias=, got 'residual'"},
     {"graph @g { param %x : f32[T, 6] %y = activation(%x) }",
      "expected '{', got '}'"},
-    {"graph @g { param %x : f32[T, 6] %y = activation(%x) {kind=tanh} }",
-     "expected one of silu, gelu, gelu_tanh, relu, quick_gelu, got 'tanh'"},
+    {"graph @g { param %x : f32[T, 6] %y = activation(%x) {kind=tan} }",
+     "expected one of silu, gelu, gelu_tanh, relu, quick_gelu, tanh, relu2, "
+     "got 'tan'"},
     {"graph @g { param %x : f32[T, 6] %y = all_gather(%x) {group=tp} }",
      "expected ',' and then total=, got '}'"},
     {"graph @g { param %x : f32[T, 6] %y = all_reduce(%x) {group=tp, group=tp}",

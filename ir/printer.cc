@@ -76,6 +76,10 @@ std::string PieceText(const SourcePiece& piece) {
   std::string text =
       absl::StrCat(piece.transposed ? "transpose " : "", Quoted(piece.tensor),
                    "[", piece.rows.begin, ":", piece.rows.end);
+  if (piece.block > 0) {
+    absl::StrAppend(&text, " of ", piece.block, " every ", piece.every,
+                    " from ", piece.from);
+  }
   if (!(piece.cols == Range{0, 1})) {
     absl::StrAppend(&text, ", ", piece.cols.begin, ":", piece.cols.end);
   }
@@ -104,15 +108,24 @@ bool IsOnePiece(const WeightSource& source) {
   return source.pieces.size() == 1 && !source.interleaved;
 }
 
+std::string PlusText(const WeightSource& source) {
+  return source.plus == 0 ? ""
+                          : absl::StrCat(" plus ", NumberText(source.plus));
+}
+
 void PrintSource(const WeightSource& source, std::string* out) {
   if (source.empty()) return;
   Lines lines(out);
   lines.Break(6);
   lines.Append("= ");
-  if (IsOnePiece(source)) return lines.Append(PieceText(source.pieces[0]));
-  const RecipeText recipe = RecipeOf(source);
-  lines.Append(absl::StrCat(recipe.head, "("));
-  lines.FillList(recipe.parts, ")", 10);
+  if (IsOnePiece(source)) {
+    lines.Append(PieceText(source.pieces[0]));
+  } else {
+    const RecipeText recipe = RecipeOf(source);
+    lines.Append(absl::StrCat(recipe.head, "("));
+    lines.FillList(recipe.parts, ")", 10);
+  }
+  lines.Append(PlusText(source));
 }
 
 std::string AttrText(const AttrDef& def, const Attr& attr) {
@@ -147,7 +160,9 @@ void PrintNode(const Node& node, std::string* out) {
                      OperandText(node.operands[i])));
   }
   for (size_t a = 0; a < std::min(node.attrs.size(), def.attrs.size()); ++a) {
-    attrs.push_back(AttrText(def.attrs[a], node.attrs[a]));
+    const Attr& attr = node.attrs[a];
+    if (def.attrs[a].optional && attr.i == 0 && attr.f == 0) continue;
+    attrs.push_back(AttrText(def.attrs[a], attr));
   }
   const std::string head =
       absl::StrCat("  %", node.result->name, " = ", def.spelling, "(");
@@ -179,9 +194,12 @@ void PrintNode(const Node& node, std::string* out) {
 }  // namespace
 
 std::string SourceText(const WeightSource& source) {
-  if (IsOnePiece(source)) return PieceText(source.pieces[0]);
+  if (IsOnePiece(source)) {
+    return PieceText(source.pieces[0]) + PlusText(source);
+  }
   const RecipeText recipe = RecipeOf(source);
-  return absl::StrCat(recipe.head, "(", absl::StrJoin(recipe.parts, ", "), ")");
+  return absl::StrCat(recipe.head, "(", absl::StrJoin(recipe.parts, ", "), ")",
+                      PlusText(source));
 }
 
 std::string PrintGraph(const Graph& graph) {

@@ -1,5 +1,6 @@
 #include "ir/random_graph.h"
 
+#include <cmath>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -76,6 +77,11 @@ class Builder {
       piece.tensor = Coin() ? absl::StrCat("model.layers.", i, ".weight")
                             : "odd \"\\\n\x01\xc3\xa9 name";
       piece.transposed = Coin();
+      if (Coin()) {
+        piece.block = 1 + Below(40);
+        piece.every = piece.block + Below(100);
+        piece.from = Below(100);
+      }
       const int64_t row = Below(100), begin = out * i / num_pieces;
       piece.rows = {row, row + out * (i + 1) / num_pieces - begin};
       piece.cols = {0, 1};
@@ -85,6 +91,7 @@ class Builder {
       }
       source.pieces.push_back(std::move(piece));
     }
+    if (Coin()) source.plus = Number();
   }
   Weight* NewWeight(std::vector<Dim> dims) {
     constexpr int kNumRoles = sizeof(kRoles) / sizeof(kRoles[0]);
@@ -140,6 +147,7 @@ class Builder {
     (*attrs)[At::group].i = group;
     (*attrs)[At::head_offset].i = offset;
     (*attrs)[At::head_dim].i = head_dim;
+    (*attrs)[At::softcap].f = Coin() ? 0 : std::abs((*attrs)[At::softcap].f);
     const bool windowed = (*attrs)[At::window].i > 0 && Coin();
     State* state = graph_.AddState(
         Name(), windowed ? StateKind::kWindow : StateKind::kFull, kv_heads,
@@ -195,6 +203,11 @@ class Builder {
         attrs[At::rotary_dim].i = rotary_dim;
         in = {ValueOf("T", heads * head_dim), tokens_,
               NewWeight({rotary_dim / 2})};
+        if (Coin()) {
+          in.push_back(NewWeight({rotary_dim / 2}));
+          in.push_back(tokens_);
+          in.push_back(rows_);
+        }
         break;
       }
       case OpKind::kAttention: {
@@ -206,7 +219,8 @@ class Builder {
               ValueOf("T", kv_cols),
               tokens_,
               tokens_,
-              blocks_};
+              blocks_,
+              Maybe({h.heads})};
         break;
       }
       case OpKind::kQkvAttention: {
@@ -216,9 +230,35 @@ class Builder {
         attrs[attr::QkvAttention::rotary_dim].i = rotates ? h.head_dim : 0;
         in = {ValueOf("T", (h.heads + 2 * h.kv_heads) * h.head_dim), tokens_,
               tokens_, blocks_};
-        if (rotates) in.push_back(NewWeight({h.head_dim / 2}));
+        in.push_back(rotates ? Operand(NewWeight({h.head_dim / 2}))
+                             : Operand());
+        in.push_back(Maybe({h.heads}));
         break;
       }
+      case OpKind::kHeadNorm: {
+        using At = attr::HeadNorm;
+        const int64_t heads = Below(8), head_dim = 1 + Below(12);
+        attrs[At::heads].i = heads;
+        attrs[At::head_dim].i = head_dim;
+        attrs[At::eps].f = std::abs(attrs[At::eps].f);
+        const Dim width = Coin() ? head_dim : heads * head_dim;
+        in = {ValueOf("T", heads * head_dim), NewWeight({width})};
+        in.push_back(Maybe({width}));
+        break;
+      }
+      case OpKind::kSumSquares:
+        in = {AnyValue()};
+        attrs[attr::SumSquares::begin].i = cols().size / 3;
+        attrs[attr::SumSquares::end].i = cols().size / 2;
+        break;
+      case OpKind::kRmsNormOver:
+        attrs[attr::RmsNormOver::count].i += 1;
+        attrs[attr::RmsNormOver::eps].f =
+            std::abs(attrs[attr::RmsNormOver::eps].f);
+        in = {AnyValue()};
+        in.push_back(ValueOf(rows(), 1));
+        in.push_back(NewWeight({cols()}));
+        break;
       case OpKind::kGatedAct:
         in = {ValueOf("T", 2 * Size())};
         break;
@@ -227,6 +267,8 @@ class Builder {
         break;
       case OpKind::kActivation:
       case OpKind::kAllReduce:
+      case OpKind::kScale:
+      case OpKind::kSoftcap:
         in = {AnyValue()};
         break;
       case OpKind::kAllGather:

@@ -182,14 +182,32 @@ absl::StatusOr<TensorType> RopeShape(const Node& node) {
   DS_RETURN_IF_ERROR(
       Check(node, In::x,
             Activations({kAny, node.i(At::heads) * node.i(At::head_dim)})));
+  const Dim& tokens = DimOf(node, In::x, 0);
+  DS_RETURN_IF_ERROR(Check(node, In::positions, Indices({tokens})));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::long_from, 0, limits::kPositions));
+  const bool two = node.operands[In::long_freqs].present();
+  for (int i : {In::slots, In::horizons}) {
+    if (node.operands[i].present() != two) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rope: long_freqs, slots and horizons; allowed: all of "
+                       "them or none"));
+    }
+  }
   DS_RETURN_IF_ERROR(
-      Check(node, In::positions, Indices({DimOf(node, In::x, 0)})));
+      Check(node, In::long_freqs, WeightOf({node.i(At::rotary_dim) / 2})));
+  DS_RETURN_IF_ERROR(Check(node, In::slots, Indices({tokens})));
+  DS_RETURN_IF_ERROR(Check(node, In::horizons, Indices({kAny})));
   return node.in(In::x)->type;
+}
+
+absl::Status CheckNotNegative(const Node& node, int a) {
+  return node.f(a) >= 0 ? absl::OkStatus() : BadAttr(node, a, "0 or more");
 }
 
 // The attributes that both attention ops have.
 template <typename At>
 absl::Status CheckHeads(const Node& node) {
+  DS_RETURN_IF_ERROR(CheckNotNegative(node, At::softcap));
   DS_RETURN_IF_ERROR(CheckRange(node, At::heads, 0, limits::kHeads));
   DS_RETURN_IF_ERROR(CheckRange(node, At::kv_heads, 0, limits::kHeads));
   DS_RETURN_IF_ERROR(CheckRange(node, At::group, 1, limits::kHeads));
@@ -218,6 +236,7 @@ absl::StatusOr<TensorType> AttentionShape(const Node& node) {
   DS_RETURN_IF_ERROR(Check(node, In::k, Activations({tokens, kv_cols})));
   DS_RETURN_IF_ERROR(Check(node, In::v, Activations({tokens, kv_cols})));
   DS_RETURN_IF_ERROR(CheckStepInputs<In>(node, tokens));
+  DS_RETURN_IF_ERROR(Check(node, In::slopes, WeightOf({node.i(At::heads)})));
   return node.in(In::q)->type;
 }
 
@@ -237,6 +256,7 @@ absl::StatusOr<TensorType> QkvAttentionShape(const Node& node) {
             Activations({kAny, (heads + 2 * node.i(At::kv_heads)) * dim})));
   const Dim& tokens = DimOf(node, In::qkv, 0);
   DS_RETURN_IF_ERROR(CheckStepInputs<In>(node, tokens));
+  DS_RETURN_IF_ERROR(Check(node, In::slopes, WeightOf({heads})));
   return TensorType{node.in(In::qkv)->type.dtype, {tokens, heads * dim}};
 }
 
@@ -277,6 +297,49 @@ absl::StatusOr<TensorType> AllGatherShape(const Node& node) {
   }
   cols = node.i(total);
   return type;
+}
+
+// x [M, heads * head_dim], scale and bias [head_dim] or [heads * head_dim] ->
+// x.
+absl::StatusOr<TensorType> HeadNormShape(const Node& node) {
+  using In = operand::HeadNorm;
+  using At = attr::HeadNorm;
+  DS_RETURN_IF_ERROR(CheckRange(node, At::heads, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::head_dim, 1, limits::kHiddenSize));
+  DS_RETURN_IF_ERROR(CheckNotNegative(node, At::eps));
+  const Dim one = node.i(At::head_dim);
+  const Dim all = node.i(At::heads) * node.i(At::head_dim);
+  DS_RETURN_IF_ERROR(Check(node, In::x, Activations({kAny, all})));
+  const Weight* scale = node.weight(In::scale);
+  const Dim wide = scale != nullptr && scale->type.dims[0] == all ? all : one;
+  DS_RETURN_IF_ERROR(Check(node, In::scale, WeightOf({wide})));
+  DS_RETURN_IF_ERROR(Check(node, In::bias, WeightOf({wide})));
+  return node.in(In::x)->type;
+}
+
+// x [M, C] -> [M, 1].
+absl::StatusOr<TensorType> SumSquaresShape(const Node& node) {
+  using At = attr::SumSquares;
+  DS_RETURN_IF_ERROR(Check(node, 0, Activations({kAny, kAny})));
+  TensorType type = node.in(0)->type;
+  const int64_t cols = type.dims[1].is_symbol() ? 0 : type.dims[1].size;
+  DS_RETURN_IF_ERROR(CheckRange(node, At::begin, 0, cols));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::end, node.i(At::begin), cols));
+  type.dims[1] = 1;
+  return type;
+}
+
+// x [M, C], sums [M, 1], scale [C] -> x.
+absl::StatusOr<TensorType> RmsNormOverShape(const Node& node) {
+  using In = operand::RmsNormOver;
+  using At = attr::RmsNormOver;
+  DS_RETURN_IF_ERROR(CheckRange(node, At::count, 1, limits::kTensorBytes));
+  DS_RETURN_IF_ERROR(CheckNotNegative(node, At::eps));
+  DS_RETURN_IF_ERROR(Check(node, In::x, Activations({kAny, kAny})));
+  DS_RETURN_IF_ERROR(
+      Check(node, In::sums, Activations({DimOf(node, In::x, 0), Dim(1)})));
+  DS_RETURN_IF_ERROR(Check(node, In::scale, WeightOf({DimOf(node, In::x, 1)})));
+  return node.in(In::x)->type;
 }
 
 // What holds for every op: as many operands and attributes as the table has,

@@ -173,9 +173,9 @@ TEST(InferType, RefusesNodesThatDisagreeWithTheTable) {
                   "rms_norm: eps: found nan; allowed: a finite number");
   node.op = OpKind::kActivation;
   node.operands = {&x};
-  node.attrs = {Attr{.i = 5}};
+  node.attrs = {Attr{.i = 7}};
   DS_EXPECT_ERROR(InferType(node), kInvalidArgument,
-                  "activation: kind: found 5; allowed: 0 to 4");
+                  "activation: kind: found 7; allowed: 0 to 6");
 }
 
 }  // namespace

@@ -51,6 +51,16 @@ absl::Status CheckPieces(const Weight& weight) {
                     piece.cols.begin, ":", piece.cols.end,
                     "; allowed: a name and 0 <= begin <= end");
     }
+    const bool strided = piece.block != 0;
+    if (strided ? piece.block < 0 || piece.every < piece.block ||
+                      piece.from < 0 || piece.from > limits::kTensorBytes ||
+                      (piece.rows.end - 1) / piece.block >
+                          limits::kTensorBytes / piece.every
+                : piece.every != 0 || piece.from != 0) {
+      return Broken("piece \"", piece.tensor, "\": found rows ", piece.block,
+                    " every ", piece.every, " from ", piece.from,
+                    "; allowed: block <= every, within a tensor");
+    }
     if (weight.type.rank() == 1 ? !(piece.cols == columns)
                                 : piece.cols.size() != columns.size()) {
       return Broken("piece \"", piece.tensor, "\": found ", piece.cols.size(),
@@ -87,6 +97,11 @@ absl::Status CheckWeight(const Weight& weight) {
                   TypeText(type), "; allowed: f32, f16 or bf16 for a vector");
   }
   const WeightSource& source = weight.source;
+  if (!std::isfinite(source.plus) ||
+      (source.plus != 0 && source.pieces.empty())) {
+    return Broken("found ", source.plus,
+                  " added; allowed: a number, to what pieces hold");
+  }
   if (!source.formula.empty()) {
     const bool reserved = source.formula == "concat" ||
                           source.formula == "interleave" ||

@@ -46,6 +46,25 @@ HWY_INLINE hn::Vec<D> GeluErf(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Neg(cut), hn::Sub(x, cut));
 }
 
+// Near 0 an odd polynomial (1.3e-7 relative), elsewhere 1 - 2 / (e^(2 |x|) +
+// 1).
+template <class D>
+HWY_INLINE hn::Vec<D> TanhFloat(D d, hn::Vec<D> x) {
+  const auto one = hn::Set(d, 1.0f);
+  const auto z = hn::Abs(x);
+  const auto x2 = hn::Mul(x, x);
+  auto p = hn::MulAdd(hn::Set(d, -5.70498872745e-3f), x2,
+                      hn::Set(d, 2.06390887954e-2f));
+  p = hn::MulAdd(p, x2, hn::Set(d, -5.37397155531e-2f));
+  p = hn::MulAdd(p, x2, hn::Set(d, 1.33314422036e-1f));
+  p = hn::MulAdd(p, x2, hn::Set(d, -3.33332819422e-1f));
+  const auto near = hn::MulAdd(hn::Mul(p, x2), x, x);
+  const auto grown = hn::Add(ExpFloat(d, hn::Add(z, z)), one);
+  const auto far = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), grown));
+  return hn::IfThenElse(hn::Lt(z, hn::Set(d, 0.625f)), near,
+                        hn::CopySign(far, x));
+}
+
 template <Act kAct, class D>
 HWY_INLINE hn::Vec<D> ApplyAct(D d, hn::Vec<D> x) {
   if constexpr (kAct == Act::kSilu) {
@@ -61,6 +80,10 @@ HWY_INLINE hn::Vec<D> ApplyAct(D d, hn::Vec<D> x) {
                  hn::Mul(hn::Mul(x, hn::Set(d, 1.5957691216057308f)), cubic));
   } else if constexpr (kAct == Act::kRelu) {
     return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+  } else if constexpr (kAct == Act::kTanh) {
+    return TanhFloat(d, x);
+  } else if constexpr (kAct == Act::kRelu2) {
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, x));
   } else {
     static_assert(kAct == Act::kQuickGelu);
     return Swish(d, x, hn::Mul(x, hn::Set(d, 1.702f)));
@@ -81,6 +104,10 @@ HWY_INLINE void WithAct(Act kind, F f) {
       return f.template operator()<Act::kRelu>();
     case Act::kQuickGelu:
       return f.template operator()<Act::kQuickGelu>();
+    case Act::kTanh:
+      return f.template operator()<Act::kTanh>();
+    case Act::kRelu2:
+      return f.template operator()<Act::kRelu2>();
   }
 }
 

@@ -21,6 +21,10 @@ double RefAct(Act kind, double x) {
       return x < 0 ? 0 : x;
     case Act::kQuickGelu:
       return x / (1 + std::exp(-1.702 * x));
+    case Act::kTanh:
+      return std::tanh(x);
+    case Act::kRelu2:
+      return x < 0 ? 0 : x * x;
   }
   return 0;
 }

@@ -69,7 +69,8 @@ void DecodeUnit(const AttendStep& step, const AttentionRun& run, int64_t kv,
   const auto attend = [&](int64_t c, Partial to) HWY_ATTR {
     int64_t begin, end;
     ChunkBounds(args, position, c, &begin, &end);
-    AttendChunk<T>(args, layout, slot, kv, heads, begin, end, q, scores, to);
+    AttendChunk<T>(args, layout, slot, position, kv, heads, begin, end, q,
+                   scores, to);
   };
 
   if (!step.plan.split) {

@@ -47,8 +47,7 @@ HWY_EXPORT(AppendKeysAndValues);
 
 void CpuAttention(const CpuCall& call) {
   using O = operand::Attention;
-  AttentionArgs args = MakeAttentionArgs<attr::Attention>(
-      call, call.in[O::positions], call.in[O::slots], call.in[O::blocks]);
+  AttentionArgs args = MakeAttentionArgs<attr::Attention, O>(call);
   args.q = call.in[O::q].f32();
   HWY_DYNAMIC_DISPATCH(AppendKeysAndValues)
   (args, call.in[O::k].f32(), call.in[O::v].f32());

@@ -30,6 +30,9 @@ struct AttentionArgs {
   int64_t heads = 0, kv_heads = 0, group = 1, head_offset = 0, head_dim = 0;
   int64_t window = 0;
   float scale = 1;
+  float softcap = 0;              // 0: none
+  const float* slopes = nullptr;  // [heads]; nullptr: no ALiBi
+  Alibi alibi = Alibi::kPlain;
   const float* q = nullptr;  // [tokens, heads * head_dim]; may be `out`
   float* out = nullptr;      // [tokens, heads * head_dim]
   const int32_t* positions = nullptr;
@@ -68,12 +71,11 @@ struct AttentionArgs {
   }
 };
 
-// All but q. The attributes of Attention and QkvAttention (A) share names.
-template <typename A>
-AttentionArgs MakeAttentionArgs(const CpuCall& call,
-                                const CpuOperand& positions,
-                                const CpuOperand& slots,
-                                const CpuOperand& blocks) {
+// All but q. The attributes of Attention and QkvAttention (A) and what they
+// share of their operands (O) have the same names.
+template <typename A, typename O>
+AttentionArgs MakeAttentionArgs(const CpuCall& call) {
+  const CpuOperand& blocks = call.in[O::blocks];
   AttentionArgs args;
   args.tokens = call.out_rows;
   args.heads = call.attrs[A::heads].i;
@@ -83,9 +85,12 @@ AttentionArgs MakeAttentionArgs(const CpuCall& call,
   args.head_dim = call.attrs[A::head_dim].i;
   args.window = call.attrs[A::window].i;
   args.scale = static_cast<float>(call.attrs[A::scale].f);
+  args.softcap = static_cast<float>(call.attrs[A::softcap].f);
+  args.slopes = call.in[O::slopes].f32();
+  args.alibi = static_cast<Alibi>(call.attrs[A::alibi].i);
   args.out = call.out;
-  args.positions = positions.i32();
-  args.slots = slots.i32();
+  args.positions = call.in[O::positions].i32();
+  args.slots = call.in[O::slots].i32();
   args.blocks = blocks.i32();
   args.blocks_per_slot = blocks.cols;
   args.state = call.state;

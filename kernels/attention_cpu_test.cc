@@ -3,6 +3,7 @@
 // threads change a bit.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -108,32 +109,51 @@ struct Op {
   OpKind kind;
   Heads heads;
   std::vector<Attr> attrs;
+  std::shared_ptr<TestOperand> slopes;
 
   int64_t QueryCols() const { return heads.heads * heads.dim; }
   int64_t KvCols() const { return heads.kv_heads * heads.dim; }
 };
+
+template <typename A>
+void SetHeads(const Heads& h, double scale, std::vector<Attr>* attrs) {
+  (*attrs)[A::heads].i = h.heads;
+  (*attrs)[A::kv_heads].i = h.kv_heads;
+  (*attrs)[A::group].i = h.group;
+  (*attrs)[A::head_offset].i = h.offset;
+  (*attrs)[A::head_dim].i = h.dim;
+  (*attrs)[A::scale].f = scale;
+  (*attrs)[A::window].i = h.window;
+}
 
 Op MakeOp(OpKind kind, const Heads& h, double scale, int64_t rotary_dim = 0,
           RopeStyle style = RopeStyle::kHalf) {
   Op op;
   op.kind = kind;
   op.heads = h;
-  for (int64_t i : {h.heads, h.kv_heads, h.group, h.offset, h.dim}) {
-    op.attrs.emplace_back();
-    op.attrs.back().i = i;
+  if (kind == OpKind::kAttention) {
+    op.attrs.resize(attr::Attention::kCount);
+    SetHeads<attr::Attention>(h, scale, &op.attrs);
+    return op;
   }
-  op.attrs.emplace_back();
-  op.attrs.back().f = scale;
-  op.attrs.emplace_back();
-  op.attrs.back().i = h.window;
-  if (kind == OpKind::kQkvAttention) {
-    op.attrs.emplace_back();
-    op.attrs.back().i = rotary_dim;
-    op.attrs.emplace_back();
-    op.attrs.back().i = static_cast<int64_t>(style);
-    op.attrs.emplace_back();
-    op.attrs.back().f = 1.25;
-  }
+  using A = attr::QkvAttention;
+  op.attrs.resize(A::kCount);
+  SetHeads<A>(h, scale, &op.attrs);
+  op.attrs[A::rotary_dim].i = rotary_dim;
+  op.attrs[A::style].i = static_cast<int64_t>(style);
+  op.attrs[A::rope_scale].f = 1.25;
+  return op;
+}
+
+// The op with ALiBi's slopes and, when > 0, a softcap.
+Op Shaped(Op op, double softcap, Alibi alibi, std::mt19937* rng) {
+  const bool plain = op.kind == OpKind::kAttention;
+  op.attrs[plain ? +attr::Attention::softcap : +attr::QkvAttention::softcap].f =
+      softcap;
+  op.attrs[plain ? +attr::Attention::alibi : +attr::QkvAttention::alibi].i =
+      static_cast<int64_t>(alibi);
+  op.slopes = std::make_shared<TestOperand>(
+      TestOperand::Random(rng, -1, op.heads.heads, Encoding::kF32, 0.2f));
   return op;
 }
 
@@ -145,9 +165,9 @@ std::vector<const TestOperand*> Order(const Op& op,
                                       const TestOperand& blocks,
                                       const TestOperand* freqs) {
   if (op.kind == OpKind::kAttention) {
-    return {&x[0], &x[1], &x[2], &positions, &slots, &blocks};
+    return {&x[0], &x[1], &x[2], &positions, &slots, &blocks, op.slopes.get()};
   }
-  return {&x[0], &positions, &slots, &blocks, freqs};
+  return {&x[0], &positions, &slots, &blocks, freqs, op.slopes.get()};
 }
 
 std::vector<float> RunCpu(const Op& op, const std::vector<TestOperand>& x,
@@ -304,6 +324,31 @@ TEST(CpuAttention, EveryInstructionSetMatchesReference) {
       }
     }
   });
+}
+
+TEST(CpuAttention, ShapesScoresAsTheReferenceDoes) {
+  uint32_t seed = 480;
+  for (const Heads& h : {kHeadCases[1], kHeadCases[2], kHeadCases[7]}) {
+    for (const double softcap : {0.0, 0.7, 30.0}) {
+      for (const Alibi alibi : {Alibi::kPlain, Alibi::kScaledBf16}) {
+        std::mt19937 rng(++seed);
+        Op op = Shaped(MakeOp(OpKind::kAttention, h, 1 / std::sqrt(h.dim)),
+                       softcap, alibi, &rng);
+        CheckSteps(op, Encoding::kF32, nullptr, 2e-5, seed);
+        if (alibi == Alibi::kPlain) {
+          op.slopes = nullptr;
+          CheckSteps(op, Encoding::kBF16, nullptr, 8e-6, seed);
+        }
+        const TestOperand freqs =
+            TestOperand::Random(&rng, -1, h.dim / 2, Encoding::kF32, 0.1f);
+        op = Shaped(MakeOp(OpKind::kQkvAttention, h, 1 / std::sqrt(h.dim),
+                           h.dim / 2 * 2),
+                    softcap, alibi, &rng);
+        CheckSteps(op, Encoding::kF32, &freqs, 8e-5, seed);
+      }
+    }
+    if (testing::Test::HasFailure()) return;
+  }
 }
 
 TEST(CpuAttention, StaysAccurateWhenOneKeyWins) {

@@ -9,6 +9,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "kernels/act-inl.h"
 #include "kernels/attention_cpu.h"
 #include "kernels/simd-inl.h"
 
@@ -237,12 +238,49 @@ struct Partial {
         total(most + l.heads_per_kv) {}
 };
 
-// Attends the token's heads of `kv` to the keys [begin, end), at most a chunk.
-// q is scaled and padded.
+// What is done to the scores of a head's `n` keys from position `first` on, of
+// the token at `position`: see Attention in ops.def. Up to a vector more is
+// changed.
+inline void ShapeScores(const AttentionArgs& args, int64_t head,
+                        int64_t position, int64_t first, int64_t n,
+                        float* scores) {
+  const Floats d;
+  const int64_t lanes = FloatLanes();
+  if (args.softcap > 0) {
+    const FloatVec cap = hn::Set(d, args.softcap);
+    const FloatVec over = hn::Set(d, 1 / args.softcap);
+    for (int64_t j = 0; j < n; j += lanes) {
+      const FloatVec u = hn::Mul(hn::LoadU(d, scores + j), over);
+      hn::StoreU(hn::Mul(cap, TanhFloat(d, u)), d, scores + j);
+    }
+  }
+  if (args.slopes == nullptr) return;
+  if (args.alibi == Alibi::kScaledBf16) {
+    const auto round = [](float x) { return BF16ToFloat(FloatToBF16(x)); };
+    const float rounded = round(args.slopes[head]);
+    const float own = round(rounded * static_cast<float>(position));
+    for (int64_t j = 0; j < n; ++j) {
+      const float key = round(rounded * static_cast<float>(first + j));
+      scores[j] += args.scale * (key - own);
+    }
+    return;
+  }
+  const FloatVec slope = hn::Set(d, args.slopes[head]);
+  for (int64_t j = 0; j < n; j += lanes) {
+    const FloatVec distance =
+        hn::Iota(d, static_cast<float>(first + j - position));
+    hn::StoreU(hn::MulAdd(slope, distance, hn::LoadU(d, scores + j)), d,
+               scores + j);
+  }
+}
+
+// Attends the heads of `kv` of the token at `position` to the keys [begin,
+// end), at most a chunk. q is scaled and padded.
 template <typename T>
 void AttendChunk(const AttentionArgs& args, const AttentionLayout& layout,
-                 int64_t slot, int64_t kv, int64_t heads, int64_t begin,
-                 int64_t end, const float* q, float* scores, Partial partial) {
+                 int64_t slot, int64_t position, int64_t kv, int64_t heads,
+                 int64_t begin, int64_t end, const float* q, float* scores,
+                 Partial partial) {
   const int64_t score_stride = kAttentionChunk + 16;
   const int64_t dim = layout.padded_dim;
   for (int64_t p = begin; p < end;) {
@@ -252,6 +290,8 @@ void AttendChunk(const AttentionArgs& args, const AttentionLayout& layout,
     p += n;
   }
   for (int64_t h = 0; h < heads; ++h) {
+    ShapeScores(args, args.FirstHead(kv) + h, position, begin, end - begin,
+                scores + h * score_stride);
     partial.total[h] =
         Soften(scores + h * score_stride, end - begin, &partial.most[h]);
   }

@@ -245,6 +245,8 @@ void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
     for (int64_t r = 0; r < padded_rows; ++r) {
       // Rows of padding see what the last token sees; nobody reads them.
       const int64_t position = first_position + std::min(r / heads, tokens - 1);
+      ShapeScores(args, first_head + r % heads, position, tile, high,
+                  scores + r * kAttentionTileKeys);
       const float factor =
           SoftenRow(scores + r * kAttentionTileKeys, high,
                     std::max(args.FirstKey(position) - tile, int64_t{0}),

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ref_util.h"
+#include "schema/base/dtype.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -23,6 +24,9 @@ absl::Status CheckRefAttention(const RefAttentionParams& a,
         a.head_offset, ", ", a.kv_heads, " KV heads of ", a.head_dim,
         "; every query head needs a KV head"));
   }
+  if (a.slopes != nullptr) {
+    DS_RETURN_IF_ERROR(CheckRefShape(a.op, "slopes", a.slopes, {a.heads}));
+  }
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "positions", positions, {tokens}));
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "slots", slots, {tokens}));
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "blocks", blocks, {-1, -1}));
@@ -31,6 +35,20 @@ absl::Status CheckRefAttention(const RefAttentionParams& a,
         absl::StrCat(a.op, ": no state; give the layer's RefState"));
   }
   return absl::OkStatus();
+}
+
+double RefAlibi(const RefAttentionParams& a, int64_t head, int64_t key,
+                int64_t own) {
+  const double slope = a.slopes->data[head];
+  if (a.alibi == Alibi::kPlain) {
+    return slope * static_cast<double>(key - own);
+  }
+  const auto round = [](double x) {
+    return BF16ToFloat(FloatToBF16(static_cast<float>(x)));
+  };
+  const float rounded = round(slope);
+  return a.scale * (round(rounded * static_cast<float>(key)) -
+                    round(rounded * static_cast<float>(own)));
 }
 
 void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
@@ -63,7 +81,12 @@ void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
         for (int64_t d = 0; d < a.head_dim; ++d) {
           dot += query[d] * key->second[kv + d];
         }
-        weights.push_back(dot * a.scale);
+        double score = dot * a.scale;
+        if (a.softcap > 0) score = a.softcap * std::tanh(score / a.softcap);
+        if (a.slopes != nullptr) {
+          score += RefAlibi(a, h, key->first, last);
+        }
+        weights.push_back(score);
         most = std::max(most, weights.back());
       }
       double sum = 0;
@@ -84,10 +107,17 @@ absl::Status RefAttention(const RefCall& call, RefTensor* out) {
   using O = operand::Attention;
   using A = attr::Attention;
   const Attr* attrs = call.attrs;
-  const RefAttentionParams a = {
-      "attention",        attrs[A::heads].i,       attrs[A::kv_heads].i,
-      attrs[A::group].i,  attrs[A::head_offset].i, attrs[A::head_dim].i,
-      attrs[A::window].i, attrs[A::scale].f};
+  const RefAttentionParams a = {"attention",
+                                attrs[A::heads].i,
+                                attrs[A::kv_heads].i,
+                                attrs[A::group].i,
+                                attrs[A::head_offset].i,
+                                attrs[A::head_dim].i,
+                                attrs[A::window].i,
+                                attrs[A::scale].f,
+                                attrs[A::softcap].f,
+                                static_cast<Alibi>(attrs[A::alibi].i),
+                                call.maybe(O::slopes)};
   const RefTensor* q = call.maybe(O::q);
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "q", q, {-1, a.heads * a.head_dim}));
   const int64_t tokens = q->rows();

@@ -33,7 +33,14 @@ Takes OperandTakes(OpKind kind, int index) {
     case OpKind::kLayerNorm:
       return index == operand::LayerNorm::x ? Takes::kFloat32 : Takes::kFloats;
     case OpKind::kRope:
-      return index == operand::Rope::freqs ? Takes::kFloats : Takes::kFloat32;
+      return index == operand::Rope::freqs || index == operand::Rope::long_freqs
+                 ? Takes::kFloats
+                 : Takes::kFloat32;
+    case OpKind::kHeadNorm:
+      return index == operand::HeadNorm::x ? Takes::kFloat32 : Takes::kFloats;
+    case OpKind::kRmsNormOver:
+      return index == operand::RmsNormOver::scale ? Takes::kFloats
+                                                  : Takes::kFloat32;
     case OpKind::kQkvAttention:
       return index == operand::QkvAttention::freqs ? Takes::kFloats
                                                    : Takes::kFloat32;

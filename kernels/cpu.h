@@ -50,8 +50,9 @@ struct CpuCall {
 
 // Runs in a step: no allocation, no system call but the pool's, no failure
 // (everything was checked by CpuCheck). Rows may be 0. `out` may be in[0] of
-// AddBias, Add, Mul, RmsNorm, LayerNorm, Rope and Activation. A token's result
-// has the same bits whatever else is in the step and however many threads run.
+// AddBias, Add, Mul, RmsNorm, LayerNorm, HeadNorm, RmsNormOver, Rope,
+// Activation, Scale and Softcap. A token's result has the same bits whatever
+// else is in the step and however many threads run.
 #define DS_CPU_Pure(Name) void Cpu##Name(const CpuCall&);
 #define DS_CPU_State(Name) void Cpu##Name(const CpuCall&);
 #define DS_CPU_Collective(Name)

@@ -193,6 +193,58 @@ TEST(CpuRmsNorm, EpsDecidesWhenTheRowIsZero) {
              5, true);
 }
 
+TEST(CpuHeadNorm, MatchesReference) {
+  ForShapes([](int64_t rows, int64_t cols, Encoding e, std::mt19937* rng,
+               uint32_t seed, const std::string& name) {
+    const int64_t heads = 3;
+    const TestOperand x = TestOperand::Random(rng, rows, heads * cols);
+    for (const int64_t width : {cols, heads * cols}) {
+      const TestOperand scale = TestOperand::Random(rng, -1, width, e);
+      const TestOperand bias = TestOperand::Random(rng, -1, width, e);
+      for (const NormKind kind : {NormKind::kRms, NormKind::kLayer}) {
+        const std::vector<Attr> attrs = {IntAttr(static_cast<int64_t>(kind)),
+                                         IntAttr(heads), IntAttr(cols),
+                                         FloatAttr(1e-5)};
+        // A norm of one element is its sign, or 0.
+        const double error = cols == 1 ? 1e-4 : 4 * kUlp;
+        ExpectSame(OpKind::kHeadNorm, {&x, &scale, nullptr}, attrs,
+                   {error, error}, name, seed, true);
+        ExpectSame(OpKind::kHeadNorm, {&x, &scale, &bias}, attrs,
+                   {error, 4 * error}, absl::StrCat(name, " with bias"), seed,
+                   true);
+      }
+    }
+  });
+}
+
+TEST(CpuRmsNormOver, OfAllPartsIsTheNormOfTheWhole) {
+  ForShapes([](int64_t rows, int64_t cols, Encoding e, std::mt19937* rng,
+               uint32_t seed, const std::string& name) {
+    const TestOperand x = TestOperand::Random(rng, rows, cols);
+    const TestOperand scale = TestOperand::Random(rng, -1, cols, e);
+    const int64_t begin = cols / 3, end = cols - cols / 4;
+    ExpectSame(OpKind::kSumSquares, {&x}, {IntAttr(begin), IntAttr(end)},
+               {2 * kUlp, 0}, name, seed, false);
+    std::vector<float> sums(rows, 3.5f);
+    const TestOperand s = TestOperand::Floats(rows, 1, sums);
+    ExpectSame(OpKind::kRmsNormOver, {&x, &s, &scale},
+               {IntAttr(2 * cols), FloatAttr(1e-5)}, {4 * kUlp, 0}, name, seed,
+               true);
+  });
+}
+
+TEST(CpuScaleAndSoftcap, MatchReference) {
+  ForShapes([](int64_t rows, int64_t cols, Encoding, std::mt19937* rng,
+               uint32_t seed, const std::string& name) {
+    const TestOperand x =
+        TestOperand::Random(rng, rows, cols, Encoding::kF32, 20);
+    ExpectSame(OpKind::kScale, {&x}, {FloatAttr(0.22)}, {2 * kUlp, 0}, name,
+               seed, true);
+    ExpectSame(OpKind::kSoftcap, {&x}, {FloatAttr(30)}, {2e-6, 1e-12}, name,
+               seed, true);
+  });
+}
+
 TEST(CpuLayerNorm, MatchesReference) {
   ForShapes([](int64_t rows, int64_t cols, Encoding e, std::mt19937* rng,
                uint32_t seed, const std::string& name) {
@@ -298,8 +350,9 @@ TEST(CpuRope, StaysAccurateAtLongContexts) {
   }
 }
 
-constexpr Act kActs[] = {Act::kSilu, Act::kGelu, Act::kGeluTanh, Act::kRelu,
-                         Act::kQuickGelu};
+constexpr Act kActs[] = {Act::kSilu, Act::kGelu,      Act::kGeluTanh,
+                         Act::kRelu, Act::kQuickGelu, Act::kTanh,
+                         Act::kRelu2};
 
 TEST(CpuActivation, MatchesReference) {
   for (Act act : kActs) {
@@ -345,10 +398,15 @@ TEST(CpuActivation, InfinitiesAndNanStayVisible) {
     call.attrs = &attr;
     call.pool = &pool;
     CpuActivation(call);
-    EXPECT_EQ(y[0], inf) << static_cast<int>(act);
-    EXPECT_EQ(y[1], 300.0f) << static_cast<int>(act);
-    EXPECT_NEAR(y[2], 0.0f, 1e-30) << static_cast<int>(act);
-    EXPECT_NEAR(y[3], 0.0f, 1e-7) << static_cast<int>(act);
+    const bool tanh = act == Act::kTanh, squared = act == Act::kRelu2;
+    const float left = tanh ? -1 : 0;
+    EXPECT_EQ(y[0], tanh ? 1 : inf) << static_cast<int>(act);
+    EXPECT_EQ(y[1], tanh      ? 1
+                    : squared ? 90000.0f
+                              : 300.0f)
+        << static_cast<int>(act);
+    EXPECT_NEAR(y[2], left, 1e-30) << static_cast<int>(act);
+    EXPECT_NEAR(y[3], left, 1e-7) << static_cast<int>(act);
     EXPECT_TRUE(std::isnan(y[4])) << static_cast<int>(act) << ": " << y[4];
   }
 }
@@ -400,10 +458,10 @@ TEST(CpuCheck, NamesTheOperandAndWhatIsAllowed) {
 TEST(CpuCheck, TakesTheEncodingOfAStateLast) {
   std::vector<Encoding> e(operand::QkvAttention::kCount, Encoding::kF32);
   e.push_back(Encoding::kBF16);
-  DS_ASSERT_OK(CpuCheck(OpKind::kQkvAttention, e.data(), 6));
+  DS_ASSERT_OK(CpuCheck(OpKind::kQkvAttention, e.data(), e.size()));
   e.back() = Encoding::kI8Row;
-  DS_EXPECT_ERROR(CpuCheck(OpKind::kQkvAttention, e.data(), 6), kUnimplemented,
-                  "qkv_attention: state: i8_row");
+  DS_EXPECT_ERROR(CpuCheck(OpKind::kQkvAttention, e.data(), e.size()),
+                  kUnimplemented, "qkv_attention: state: i8_row");
   DS_EXPECT_ERROR(CpuCheck(OpKind::kMul, e.data(), 3), kUnimplemented,
                   "mul: 3 operands; takes 2");
 }

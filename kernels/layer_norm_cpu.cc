@@ -22,19 +22,7 @@ void LayerNormRow(const float* x, const S* scale, const B* bias, double eps,
   const double mean = Sum(x, cols) / static_cast<double>(cols);
   const double variance =
       SumOfSquares(x, mean, cols) / static_cast<double>(cols);
-  const Floats d;
-  const auto centre = hn::Set(d, static_cast<float>(mean));
-  const auto inverse =
-      hn::Set(d, static_cast<float>(1.0 / std::sqrt(variance + eps)));
-  const int64_t lanes = FloatLanes();
-  for (int64_t c = 0; c < cols; c += lanes) {
-    const int64_t n = cols - c;
-    const auto normal =
-        hn::Mul(hn::Sub(LoadSome(d, x + c, n), centre), inverse);
-    auto v = hn::Mul(normal, LoadSome(d, scale + c, n));
-    if (bias != nullptr) v = hn::Add(v, LoadSome(d, bias + c, n));
-    StoreSome(d, v, y + c, n);
-  }
+  NormalizeRow(x, mean, 1.0 / std::sqrt(variance + eps), scale, bias, y, cols);
 }
 
 void LayerNorm(const CpuCall& call) {

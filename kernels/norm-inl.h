@@ -7,6 +7,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deepslice {
@@ -56,6 +57,23 @@ inline double SumOfSquares(const float* x, double mean, int64_t n) {
         return hn::Mul(centred, centred);
       },
       [mean](double v) { return (v - mean) * (v - mean); });
+}
+
+// y = (x - mean) * inverse * scale [+ bias]; bias may be null.
+template <typename S, typename B>
+void NormalizeRow(const float* x, double mean, double inverse, const S* scale,
+                  const B* bias, float* y, int64_t cols) {
+  const Floats d;
+  const auto centre = hn::Set(d, static_cast<float>(mean));
+  const auto factor = hn::Set(d, static_cast<float>(inverse));
+  const int64_t lanes = FloatLanes();
+  for (int64_t c = 0; c < cols; c += lanes) {
+    const int64_t n = cols - c;
+    const auto normal = hn::Mul(hn::Sub(LoadSome(d, x + c, n), centre), factor);
+    auto v = hn::Mul(normal, LoadSome(d, scale + c, n));
+    if (bias != nullptr) v = hn::Add(v, LoadSome(d, bias + c, n));
+    StoreSome(d, v, y + c, n);
+  }
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -100,8 +100,7 @@ HWY_EXPORT(SplitRows);
 void CpuQkvAttention(const CpuCall& call) {
   using O = operand::QkvAttention;
   using A = attr::QkvAttention;
-  AttentionArgs args = MakeAttentionArgs<A>(
-      call, call.in[O::positions], call.in[O::slots], call.in[O::blocks]);
+  AttentionArgs args = MakeAttentionArgs<A, O>(call);
   args.q = call.out;
   QkvRope rope;
   rope.freqs = call.in[O::freqs];

@@ -11,10 +11,13 @@ absl::Status RefQkvAttention(const RefCall& call, RefTensor* out) {
   using O = operand::QkvAttention;
   using A = attr::QkvAttention;
   const Attr* attrs = call.attrs;
-  const RefAttentionParams a = {"qkv_attention",         attrs[A::heads].i,
-                                attrs[A::kv_heads].i,    attrs[A::group].i,
-                                attrs[A::head_offset].i, attrs[A::head_dim].i,
-                                attrs[A::window].i,      attrs[A::scale].f};
+  const RefAttentionParams a = {
+      "qkv_attention",         attrs[A::heads].i,
+      attrs[A::kv_heads].i,    attrs[A::group].i,
+      attrs[A::head_offset].i, attrs[A::head_dim].i,
+      attrs[A::window].i,      attrs[A::scale].f,
+      attrs[A::softcap].f,     static_cast<Alibi>(attrs[A::alibi].i),
+      call.maybe(O::slopes)};
   const int64_t q_cols = a.heads * a.head_dim;
   const int64_t kv_cols = a.kv_heads * a.head_dim;
   const RefTensor* qkv = call.maybe(O::qkv);

@@ -29,7 +29,9 @@ void ResizeRef(const std::vector<int64_t>& shape, RefTensor* out);
 struct RefAttentionParams {
   absl::string_view op;  // for errors
   int64_t heads, kv_heads, group, head_offset, head_dim, window;
-  double scale;
+  double scale, softcap;
+  Alibi alibi = Alibi::kPlain;
+  const RefTensor* slopes = nullptr;  // [heads]
 };
 absl::Status CheckRefAttention(const RefAttentionParams& a,
                                const RefTensor* positions,
@@ -39,6 +41,10 @@ void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
                      const RefTensor& k, const RefTensor& v,
                      const RefTensor& positions, const RefTensor& slots,
                      RefState* state, RefTensor* out);
+
+// What ALiBi adds to the score of the key at `key` for the token at `own`.
+double RefAlibi(const RefAttentionParams& a, int64_t head, int64_t key,
+                int64_t own);
 
 // Rotates one head in place; see Rope in ops.def.
 void RefRotateHead(double position, const double* freqs, int64_t rotary_dim,

@@ -165,8 +165,8 @@ TEST(RefRope, RejectsAnOddRotaryDim) {
 }
 
 // 3 query heads of groups of 2 from offset 1: KV heads 0, 1, 1.
-const std::vector<Attr> kThreeHeads = {I(3), I(2), I(2), I(1),
-                                       I(1), F(1), I(0)};
+const std::vector<Attr> kThreeHeads = {I(3), I(2), I(2), I(1), I(1),
+                                       F(1), I(0), F(0), I(0)};
 
 TEST(RefAttention, ReadsTheKvHeadOfEachGroupAndTheState) {
   RefState state;
@@ -195,14 +195,14 @@ TEST(RefAttention, IsCausalAndWindowedWithinOneStep) {
       slots{{4}, {0, 0, 0, 1}}, blocks{{2, 1}, {0, 1}};
   RefState state;
   RefTensor y;
-  DS_ASSERT_OK(RunOp(OpKind::kAttention,
-                     {&q, &k, &v, &positions, &slots, &blocks},
-                     {I(1), I(1), I(1), I(0), I(1), F(1), I(0)}, &y, &state));
+  DS_ASSERT_OK(RunOp(
+      OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
+      {I(1), I(1), I(1), I(0), I(1), F(1), I(0), F(0), I(0)}, &y, &state));
   ExpectTensor(y, {4, 1}, {2, 3, 4, 100});
   RefState windowed;
-  DS_ASSERT_OK(
-      RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
-            {I(1), I(1), I(1), I(0), I(1), F(1), I(2)}, &y, &windowed));
+  DS_ASSERT_OK(RunOp(
+      OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
+      {I(1), I(1), I(1), I(0), I(1), F(1), I(2), F(0), I(0)}, &y, &windowed));
   ExpectTensor(y, {4, 1}, {2, 3, 5, 100});
 }
 
@@ -213,12 +213,86 @@ TEST(RefAttention, RejectsAHeadWithoutAKvHead) {
   RefTensor y;
   DS_EXPECT_ERROR(
       RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
-            {I(3), I(1), I(2), I(0), I(1), F(1), I(0)}, &y, &state),
+            {I(3), I(1), I(2), I(0), I(1), F(1), I(0), F(0), I(0)}, &y, &state),
       kInvalidArgument, "every query head needs a KV head");
   DS_EXPECT_ERROR(
       RunOp(OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks},
-            {I(3), I(1), I(3), I(0), I(1), F(1), I(0)}, &y, nullptr),
+            {I(3), I(1), I(3), I(0), I(1), F(1), I(0), F(0), I(0)}, &y,
+            nullptr),
       kInvalidArgument, "attention: no state");
+}
+
+TEST(RefAttention, CapsScoresThenAddsSlopes) {
+  // Two positions, q.k = 4 at both; values 0 and 1.
+  const RefTensor q{{2, 1}, {2, 2}}, k{{2, 1}, {2, 2}}, v{{2, 1}, {0, 1}},
+      positions{{2}, {0, 1}}, slots{{2}, {0, 0}}, blocks{{1, 1}, {0}},
+      slopes{{1}, {0.5}};
+  RefTensor y;
+  const auto weight_of_last = [&](double gap) {
+    return 1 / (1 + std::exp(-gap));
+  };
+  RefState plain;
+  DS_ASSERT_OK(RunOp(
+      OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks, &slopes},
+      {I(1), I(1), I(1), I(0), I(1), F(1), I(0), F(3), I(0)}, &y, &plain));
+  // Both scores are capped alike; the earlier key is 0.5 further down.
+  ExpectTensor(y, {2, 1}, {0, weight_of_last(0.5)});
+  // bf16(0.3) = 0.30078125, times the scale of 2.
+  const RefTensor third{{1}, {0.3}};
+  RefState scaled;
+  DS_ASSERT_OK(RunOp(
+      OpKind::kAttention, {&q, &k, &v, &positions, &slots, &blocks, &third},
+      {I(1), I(1), I(1), I(0), I(1), F(2), I(0), F(0), I(1)}, &y, &scaled));
+  ExpectTensor(y, {2, 1}, {0, weight_of_last(2 * 0.30078125)});
+  // Scores 8 and 2 before a cap of 1: 0.99999977 and 0.96402758.
+  const RefTensor k2{{2, 1}, {4, 1}};
+  RefState capped;
+  DS_ASSERT_OK(RunOp(
+      OpKind::kAttention, {&q, &k2, &v, &positions, &slots, &blocks, nullptr},
+      {I(1), I(1), I(1), I(0), I(1), F(1), I(0), F(1), I(0)}, &y, &capped));
+  ExpectTensor(y, {2, 1}, {0, weight_of_last(std::tanh(2) - std::tanh(8))});
+}
+
+TEST(RefRope, LongSequencesTurnByTheirOwnTable) {
+  const double quarter = std::acos(0.0);
+  const RefTensor x{{2, 2}, {1, 0, 1, 0}}, positions{{2}, {1, 1}},
+      freqs{{1}, {0}}, longer{{1}, {quarter}}, slots{{2}, {1, 0}},
+      horizons{{2}, {5, 4}};
+  RefTensor y;
+  DS_ASSERT_OK(RunOp(OpKind::kRope,
+                     {&x, &positions, &freqs, &longer, &slots, &horizons},
+                     {I(1), I(2), I(2), I(0), F(1), I(4)}, &y));
+  ExpectTensor(y, {2, 2}, {1, 0, 0, 1});
+}
+
+TEST(RefHeadNorm, NormsEachHeadByOneWeightOrItsOwn) {
+  const RefTensor x{{1, 4}, {3, 4, 1, 7}}, one{{2}, {2, 1}},
+      own{{4}, {2, 1, 1, 10}}, bias{{2}, {0, 100}};
+  const double a = std::sqrt(12.5), b = 5;  // of mean squares
+  RefTensor y;
+  DS_ASSERT_OK(RunOp(OpKind::kHeadNorm, {&x, &one, nullptr},
+                     {I(0), I(2), I(2), F(0)}, &y));
+  ExpectTensor(y, {1, 4}, {6 / a, 4 / a, 2 / b, 7 / b});
+  DS_ASSERT_OK(RunOp(OpKind::kHeadNorm, {&x, &own, nullptr},
+                     {I(0), I(2), I(2), F(0)}, &y));
+  ExpectTensor(y, {1, 4}, {6 / a, 4 / a, 1 / b, 70 / b});
+  DS_ASSERT_OK(RunOp(OpKind::kHeadNorm, {&x, &one, &bias},
+                     {I(1), I(2), I(2), F(0)}, &y));
+  ExpectTensor(y, {1, 4}, {-2, 101, -2, 101});
+}
+
+TEST(RefRmsNormOver, DividesByTheWholeRow) {
+  const RefTensor x{{1, 2}, {3, 4}}, sums{{1, 1}, {100}}, scale{{2}, {1, 2}};
+  RefTensor y;
+  DS_ASSERT_OK(RunOp(OpKind::kSumSquares, {&x}, {I(1), I(2)}, &y));
+  ExpectTensor(y, {1, 1}, {16});
+  DS_ASSERT_OK(
+      RunOp(OpKind::kRmsNormOver, {&x, &sums, &scale}, {I(4), F(0)}, &y));
+  ExpectTensor(y, {1, 2}, {3.0 / 5, 8.0 / 5});
+  DS_ASSERT_OK(RunOp(OpKind::kScale, {&x}, {F(0.5)}, &y));
+  ExpectTensor(y, {1, 2}, {1.5, 2});
+  DS_ASSERT_OK(RunOp(OpKind::kSoftcap, {&x}, {F(2)}, &y));
+  ExpectTensor(y, {1, 2}, {2 * std::tanh(1.5), 2 * std::tanh(2)});
 }
 
 TEST(RefQkvAttention, RotatesQAndKButNotV) {
@@ -231,8 +305,8 @@ TEST(RefQkvAttention, RotatesQAndKButNotV) {
   const RefTensor positions{{2}, {0, 1}}, slots{{2}, {0, 0}},
       blocks{{1, 1}, {0}}, freqs{{1}, {quarter}};
   const double ln2 = std::log(2.0);
-  const std::vector<Attr> attrs = {I(2),   I(1), I(2), I(0), I(2),
-                                   F(ln2), I(0), I(2), I(0), F(1)};
+  const std::vector<Attr> attrs = {I(2), I(1), I(2), I(0), I(2), F(ln2),
+                                   I(0), F(0), I(0), I(2), I(0), F(1)};
   RefState state;
   RefTensor y;
   DS_ASSERT_OK(RunOp(OpKind::kQkvAttention,

@@ -19,15 +19,8 @@ template <typename T>
 void RmsNormRow(const float* x, const T* scale, double eps, float* y,
                 int64_t cols) {
   const double mean = SumOfSquares(x, 0.0, cols) / static_cast<double>(cols);
-  const Floats d;
-  const auto inverse =
-      hn::Set(d, static_cast<float>(1.0 / std::sqrt(mean + eps)));
-  const int64_t lanes = FloatLanes();
-  for (int64_t c = 0; c < cols; c += lanes) {
-    const int64_t n = cols - c;
-    const auto normal = hn::Mul(LoadSome(d, x + c, n), inverse);
-    StoreSome(d, hn::Mul(normal, LoadSome(d, scale + c, n)), y + c, n);
-  }
+  NormalizeRow(x, 0.0, 1.0 / std::sqrt(mean + eps), scale,
+               static_cast<const float*>(nullptr), y, cols);
 }
 
 void RmsNorm(const CpuCall& call) {

@@ -19,6 +19,10 @@ void Rope(const CpuCall& call) {
   const CpuOperand& x = call.in[operand::Rope::x];
   const int32_t* positions = call.in[operand::Rope::positions].i32();
   const CpuOperand& freqs = call.in[operand::Rope::freqs];
+  const CpuOperand& longer = call.in[operand::Rope::long_freqs];
+  const int32_t* slots = call.in[operand::Rope::slots].i32();
+  const int32_t* horizons = call.in[operand::Rope::horizons].i32();
+  const int64_t long_from = call.attrs[attr::Rope::long_from].i;
   const Attr* a = call.attrs;
   const int64_t heads = a[attr::Rope::heads].i;
   const int64_t head_dim = a[attr::Rope::head_dim].i;
@@ -33,16 +37,19 @@ void Rope(const CpuCall& call) {
         float* cosines = static_cast<float*>(call.scratch) +
                          static_cast<int64_t>(thread) * 2 * stride;
         float* sines = cosines + stride;
-        WithElementType(freqs.encoding, freqs.data, [&](auto* f) HWY_ATTR {
-          for (int64_t t = begin; t < end; ++t) {
+        for (int64_t t = begin; t < end; ++t) {
+          const bool grows =
+              longer.data != nullptr && horizons[slots[t]] > long_from;
+          const CpuOperand& table = grows ? longer : freqs;
+          WithElementType(table.encoding, table.data, [&](auto* f) HWY_ATTR {
             RopeAngles(positions[t], f, half, scale, cosines, sines);
-            for (int64_t h = 0; h < heads; ++h) {
-              const int64_t at = t * x.cols + h * head_dim;
-              RotateHead(x.f32() + at, cosines, sines, half, head_dim, style,
-                         call.out + at);
-            }
+          });
+          for (int64_t h = 0; h < heads; ++h) {
+            const int64_t at = t * x.cols + h * head_dim;
+            RotateHead(x.f32() + at, cosines, sines, half, head_dim, style,
+                       call.out + at);
           }
-        });
+        }
       });
 }
 

@@ -40,10 +40,23 @@ absl::Status RefRope(const RefCall& call, RefTensor* out) {
   DS_RETURN_IF_ERROR(
       CheckRefShape("rope", "positions", positions, {x->rows()}));
   DS_RETURN_IF_ERROR(CheckRefShape("rope", "freqs", freqs, {rotary_dim / 2}));
+  const RefTensor* longer = call.maybe(operand::Rope::long_freqs);
+  const RefTensor* slots = call.maybe(operand::Rope::slots);
+  const RefTensor* horizons = call.maybe(operand::Rope::horizons);
+  if (longer != nullptr) {
+    DS_RETURN_IF_ERROR(
+        CheckRefShape("rope", "long_freqs", longer, {rotary_dim / 2}));
+    DS_RETURN_IF_ERROR(CheckRefShape("rope", "slots", slots, {x->rows()}));
+    DS_RETURN_IF_ERROR(CheckRefShape("rope", "horizons", horizons, {-1}));
+  }
   *out = *x;
   for (int64_t t = 0; t < x->rows(); ++t) {
+    const bool grows = longer != nullptr &&
+                       horizons->data.at(static_cast<size_t>(slots->data[t])) >
+                           static_cast<double>(a[attr::Rope::long_from].i);
+    const RefTensor* table = grows ? longer : freqs;
     for (int64_t h = 0; h < heads; ++h) {
-      RefRotateHead(positions->data[t], freqs->data.data(), rotary_dim,
+      RefRotateHead(positions->data[t], table->data.data(), rotary_dim,
                     static_cast<RopeStyle>(a[attr::Rope::style].i),
                     a[attr::Rope::scale].f,
                     out->data.data() + (t * heads + h) * head_dim);

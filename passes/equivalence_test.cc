@@ -18,10 +18,18 @@ namespace {
 
 constexpr int kHidden = 60, kHeadDim = 10, kVocab = 131, kIntermediate = 100;
 
+enum Family {
+  kGpt,       // layer norms, biases
+  kLlama,     // RMS norms, rotation, gated MLP
+  kNormed,    // the same with norms of queries and keys
+  kParallel,  // both branches at once, ALiBi, a softcap, biases
+};
+
 struct Shape {
   const char* name;
   int heads, kv_heads;
-  bool llama;  // RMS norms, rotation, gated MLP; else GPT's with biases
+  Family family;
+  bool rotates() const { return family == kLlama || family == kNormed; }
 };
 
 std::string W(absl::string_view name, absl::string_view role, int rows,
@@ -47,28 +55,57 @@ std::string Layer(const Shape& s, int i) {
       absl::StrFormat(
           "state @$kv : full(kv_heads=%d, head_dim=%d, encoding=f32)\n",
           s.kv_heads, kHeadDim));
+  const bool parallel = s.family == kParallel;
   const std::string attention = absl::StrFormat(
-      "(%%$Q, %%$K, %%$V, %%positions, %%slots, %%blocks) {heads=%d, "
+      "(%%$Q, %%$K, %%$V, %%positions, %%slots, %%blocks%s) {heads=%d, "
       "kv_heads=%d, group=%d, head_offset=0, head_dim=%d, scale=0.3, "
-      "window=%d} state(@$kv)\n",
-      s.heads, s.kv_heads, s.heads / s.kv_heads, kHeadDim, i == 1 ? 3 : 0);
+      "window=%d%s} state(@$kv)\n",
+      parallel ? ", slopes=@slopes" : "", s.heads, s.kv_heads,
+      s.heads / s.kv_heads, kHeadDim, i == 1 ? 3 : 0,
+      parallel ? ", softcap=2" : "");
   const auto rope = [](const char* to, const char* from, int heads) {
     return absl::StrFormat(
         "%%$%s = rope(%%$%s, %%positions, @freqs) {heads=%d, head_dim=10, "
         "rotary_dim=10, style=half, scale=1}\n",
         to, from, heads);
   };
-  if (s.llama) {
+  if (s.rotates()) {
+    const bool normed = s.family == kNormed;
+    absl::StrAppend(&t, W("$gate", "mlp_gate", m, kHidden),
+                    "%$h = rms_norm(%$x, @$n1) {eps=1e-5}\n",
+                    "%$q = linear(%$h, @$q)\n", "%$k = linear(%$h, @$k)\n",
+                    "%$V = linear(%$h, @$v)\n");
+    if (normed) {
+      // Of all heads together, of each with its own weight, and with one.
+      absl::StrAppend(
+          &t, V("$qn", "attn_q_norm", q), V("$kn", "attn_k_norm", kv),
+          "%$qn = rms_norm(%$q, @$qn) {eps=1e-5}\n",
+          i == 0 ? std::string("%$kn = rms_norm(%$k, @$kn) {eps=1e-5}\n")
+                 : absl::StrFormat("%%$kn = head_norm(%%$k, @$kn) {kind=layer, "
+                                   "heads=%d, head_dim=10, eps=1e-5}\n",
+                                   s.kv_heads));
+    }
     absl::StrAppend(
-        &t, W("$gate", "mlp_gate", m, kHidden),
-        "%$h = rms_norm(%$x, @$n1) {eps=1e-5}\n", "%$q = linear(%$h, @$q)\n",
-        "%$k = linear(%$h, @$k)\n", "%$V = linear(%$h, @$v)\n",
-        rope("Q", "q", s.heads), rope("K", "k", s.kv_heads), "%$a = attention",
+        &t, rope("Q", normed ? "qn" : "q", s.heads),
+        rope("K", normed ? "kn" : "k", s.kv_heads), "%$a = attention",
         attention, "%$o = linear(%$a, @$o)\n", "%$y = add(%$x, %$o)\n",
         "%$h2 = rms_norm(%$y, @$n2) {eps=1e-5}\n",
         "%$g = linear(%$h2, @$gate)\n", "%$ga = activation(%$g) {kind=silu}\n",
         "%$u = linear(%$h2, @$up)\n", "%$m = mul(%$ga, %$u)\n",
         "%$d = linear(%$m, @$down)\n", "%#x = add(%$y, %$d)\n");
+  } else if (parallel) {
+    absl::StrAppend(
+        &t, V("$ob", "attn_out_bias", kHidden),
+        V("$db", "mlp_out_bias", kHidden),
+        "%$h = layer_norm(%$x, @$n1) "
+        "{eps=1e-5}\n",
+        "%$h2 = layer_norm(%$x, @$n2) {eps=1e-5}\n", "%$Q = linear(%$h, @$q)\n",
+        "%$K = linear(%$h, @$k)\n", "%$V = linear(%$h, @$v)\n",
+        "%$a = attention", attention, "%$o = linear(%$a, @$o)\n",
+        "%$u = linear(%$h2, @$up)\n", "%$m = activation(%$u) {kind=gelu}\n",
+        "%$d = linear(%$m, @$down)\n", "%$s = add(%$o, %$d)\n",
+        "%$s1 = add_bias(%$s, @$ob)\n", "%$s2 = add_bias(%$s1, @$db)\n",
+        "%$s3 = scale(%$s2) {factor=0.7}\n", "%#x = add(%$x, %$s3)\n");
   } else {
     absl::StrAppend(
         &t, V("$qb", "attn_q_bias", q), V("$kb", "attn_k_bias", kv),
@@ -106,11 +143,18 @@ Graph Model(const Shape& s) {
       "param %slots : i32[T]\nparam %blocks : i32[S, B]\n"
       "param %rows : i32[R]\n",
       W("embed", "embed", kVocab, kHidden), V("nf", "norm", kHidden));
-  if (s.llama) {
+  if (s.rotates()) {
     absl::StrAppend(&text,
                     "weight @freqs : f32[5] role(rope_freqs) = "
                     "rope_freqs(base=100, rotary_dim=10)\n",
                     "%0.x = embed(%ids, @embed) {begin=0}\n");
+  } else if (s.family == kParallel) {
+    absl::StrAppend(
+        &text, V("hb", "head_bias", kVocab),
+        "%0.x = embed(%ids, @embed) {begin=0}\n",
+        absl::StrFormat("weight @slopes : f32[%d] role(alibi_slopes) = "
+                        "alibi_slopes(heads=%d, scale=1, begin=0, end=%d)\n",
+                        s.heads, s.heads, s.heads));
   } else {
     absl::StrAppend(&text, W("pos", "pos_embed", 16, kHidden),
                     V("hb", "head_bias", kVocab),
@@ -123,7 +167,7 @@ Graph Model(const Shape& s) {
       "%n = rms_norm(%2.x, @nf) {eps=1e-5}\n"
       "%last = gather_rows(%n, %rows)\n"
       "%l = linear(%last, @embed)\n",  // tied
-      s.llama ? "return %l }" : "%lb = add_bias(%l, @hb)\nreturn %lb }");
+      s.rotates() ? "return %l }" : "%lb = add_bias(%l, @hb)\nreturn %lb }");
   auto graph = ParseGraph(text, s.name);
   EXPECT_TRUE(graph.ok()) << graph.status();
   return graph.ok() ? *std::move(graph) : Graph();
@@ -221,15 +265,18 @@ TEST_P(Equivalence, EveryStageAndEveryTpGivesTheSameLogits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Equivalence,
-                         testing::Values(Shape{"llama_6_over_2", 6, 2, true},
-                                         Shape{"llama_9_over_3", 9, 3, true},
-                                         Shape{"llama_4_over_1", 4, 1, true},
-                                         Shape{"gpt_6_over_6", 6, 6, false},
-                                         Shape{"gpt_6_over_2", 6, 2, false}),
-                         [](const auto& info) {
-                           return std::string(info.param.name);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Equivalence,
+    testing::Values(Shape{"llama_6_over_2", 6, 2, kLlama},
+                    Shape{"llama_9_over_3", 9, 3, kLlama},
+                    Shape{"llama_4_over_1", 4, 1, kLlama},
+                    Shape{"gpt_6_over_6", 6, 6, kGpt},
+                    Shape{"gpt_6_over_2", 6, 2, kGpt},
+                    Shape{"normed_6_over_2", 6, 2, kNormed},
+                    Shape{"normed_9_over_3", 9, 3, kNormed},
+                    Shape{"parallel_6_over_6", 6, 6, kParallel},
+                    Shape{"parallel_6_over_2", 6, 2, kParallel}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace deepslice

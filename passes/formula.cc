@@ -1,4 +1,4 @@
-// Rotary frequency tables, in float32 steps as they are published.
+// Rotary frequencies and ALiBi slopes, in float32 steps as they are published.
 #include "passes/formula.h"
 
 #include <algorithm>
@@ -42,6 +42,9 @@ constexpr absl::string_view kLlama3Arguments[] = {"base",
                                                   "low_freq_factor",
                                                   "high_freq_factor",
                                                   "original_positions"};
+constexpr absl::string_view kAlibiArguments[] = {"heads", "scale", "begin",
+                                                 "end"};
+constexpr absl::string_view kPartArguments[] = {"begin", "end"};
 constexpr absl::string_view kYarnArguments[] = {
     "base",      "rotary_dim",         "factor",  "beta_fast",
     "beta_slow", "original_positions", "truncate"};
@@ -78,13 +81,15 @@ class Arguments {
     for (const std::string& name : names_) {
       const double* value = Find(name);
       if (value == nullptr) return Bad(name, "missing");
-      const bool zero_allowed = name == "truncate";
+      const bool zero_allowed =
+          name == "truncate" || name == "begin" || name == "end";
       if (!std::isfinite(static_cast<float>(*value)) || *value < 0 ||
           (*value == 0 && !zero_allowed)) {
         return Bad(name, absl::StrCat("found ", *value, "; allowed: a number ",
                                       "above 0 that float32 holds"));
       }
     }
+    if (Find("rotary_dim") == nullptr) return CheckPart();
     const double dim = Get("rotary_dim");
     if (dim > limits::kHiddenSize || dim != std::floor(dim) ||
         static_cast<int64_t>(dim) % 2 != 0) {
@@ -111,6 +116,19 @@ class Arguments {
   }
 
  private:
+  // begin <= end, as whole numbers.
+  absl::Status CheckPart() const {
+    for (absl::string_view name : {"begin", "end"}) {
+      const double n = Get(name);
+      if (n != std::floor(n) || n > limits::kTensorBytes) {
+        return Bad(name, absl::StrCat("found ", n, "; allowed: whole numbers"));
+      }
+    }
+    if (Get("begin") <= Get("end")) return absl::OkStatus();
+    return Bad("end",
+               absl::StrCat("found ", Get("end"), "; allowed: from begin ", "(",
+                            Get("begin"), ") on"));
+  }
   const double* Find(absl::string_view name) const {
     for (const auto& [key, value] : source_.arguments) {
       if (key == name) return &value;
@@ -220,6 +238,44 @@ absl::StatusOr<std::vector<float>> Yarn(const Arguments& a) {
   return freqs;
 }
 
+// 2^(-8 i / n), i = 1 .. n, of the largest power of two n in `heads`; the other
+// heads take the odd steps of 2 n.
+absl::StatusOr<std::vector<float>> AlibiSlopes(const Arguments& a) {
+  const auto heads = static_cast<int64_t>(a.Get("heads"));
+  if (a.Get("heads") != static_cast<double>(heads) || heads > limits::kHeads ||
+      a.Get("end") > a.Get("heads")) {
+    return a.Bad("heads", absl::StrCat("found ", a.Get("heads"),
+                                       "; allowed: a whole number up to ",
+                                       limits::kHeads, " and from end on"));
+  }
+  int64_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  const auto base = [](int64_t n) {
+    return static_cast<float>(
+        PlainExp(-8.0 / static_cast<double>(n) * (kLn2High + kLn2Low)));
+  };
+  std::vector<float> slopes;
+  for (auto h = static_cast<int64_t>(a.Get("begin"));
+       h < static_cast<int64_t>(a.Get("end")); ++h) {
+    const bool first = h < power;
+    const double steps =
+        static_cast<double>(first ? h + 1 : 2 * (h - power) + 1);
+    const float slope = static_cast<float>(
+        PlainExp(steps * PlainLog(base(first ? power : 2 * power))));
+    slopes.push_back(slope * a.F32("scale"));
+  }
+  return slopes;
+}
+
+absl::StatusOr<std::vector<float>> Ones(const Arguments& a) {
+  const double count = a.Get("end") - a.Get("begin");
+  if (count > limits::kTensorBytes / 4) {
+    return a.Bad("end", absl::StrCat("found ", count, " values; allowed: ",
+                                     limits::kTensorBytes / 4));
+  }
+  return std::vector<float>(static_cast<size_t>(count), 1.0f);
+}
+
 struct Formula {
   absl::string_view name;
   absl::Span<const absl::string_view> arguments;
@@ -232,6 +288,8 @@ constexpr Formula kFormulas[] = {
     {"rope_freqs_linear", kLinearArguments, Linear},
     {"rope_freqs_llama3", kLlama3Arguments, Llama3},
     {"rope_freqs_yarn", kYarnArguments, Yarn},
+    {"alibi_slopes", kAlibiArguments, AlibiSlopes},
+    {"ones", kPartArguments, Ones},
 };
 
 }  // namespace

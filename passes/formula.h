@@ -1,5 +1,5 @@
-// Weights that are computed rather than read: the tables of angles that rotary
-// positions turn by.
+// Weights that are computed rather than read: the angles that rotary positions
+// turn by, ALiBi's slopes, norms without weights.
 #ifndef DEEPSLICE_PASSES_FORMULA_H_
 #define DEEPSLICE_PASSES_FORMULA_H_
 
@@ -24,6 +24,10 @@ namespace deepslice {
 //   rope_freqs_yarn(base, rotary_dim, factor, beta_fast, beta_slow,
 //                   original_positions, truncate)
 //       a ramp over the index between kept and divided; truncate is 0 or 1
+//   alibi_slopes(heads, scale, begin, end)
+//       scale times the slopes (Press et al. 2022) of heads begin to end
+//   ones(begin, end)
+//       end - begin ones
 //
 // Steps are in float32 and in the order of the published implementation, powers
 // and logarithms in plain double arithmetic of our own, so the bits depend on

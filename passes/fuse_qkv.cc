@@ -17,6 +17,10 @@ std::optional<Branch> MatchBranch(const Graph& graph, Value* v) {
   if (v->producer->op == OpKind::kRope) {
     if (graph.Users(v).size() != 1 || graph.IsReturned(v)) return std::nullopt;
     b.rope = v->producer;
+    // The fused op turns all sequences by one table.
+    if (b.rope->operands[operand::Rope::long_freqs].present()) {
+      return std::nullopt;
+    }
     v = b.rope->in(operand::Rope::x);
   }
   const std::optional<LinearChain> chain = MatchLinearChain(graph, v);
@@ -70,6 +74,8 @@ void Fuse(Graph& graph, Node* attention) {
   attrs[New::head_dim] = attention->attrs[Old::head_dim];
   attrs[New::scale] = attention->attrs[Old::scale];
   attrs[New::window] = attention->attrs[Old::window];
+  attrs[New::softcap] = attention->attrs[Old::softcap];
+  attrs[New::alibi] = attention->attrs[Old::alibi];
   attrs[New::rope_scale].f = 1;
   Operand freqs;
   if (q->rope != nullptr) {
@@ -83,7 +89,7 @@ void Fuse(Graph& graph, Node* attention) {
   Node* fused = graph.AddNode(
       OpKind::kQkvAttention,
       {qkv, attention->operands[In::positions], attention->operands[In::slots],
-       attention->operands[In::blocks], freqs},
+       attention->operands[In::blocks], freqs, attention->operands[In::slopes]},
       attrs, name, attention->state, attention);
   graph.ReplaceUses(attention->result, fused->result);
   // Users first.

@@ -29,7 +29,7 @@ RefTensor AssemblePieces(
   const std::vector<SourcePiece>& pieces = weight.source.pieces;
   const auto append_row = [&](const SourcePiece& piece, int64_t row) {
     for (int64_t col = piece.cols.begin; col < piece.cols.end; ++col) {
-      out.data.push_back(read(piece, row, col));
+      out.data.push_back(read(piece, piece.Row(row), col) + weight.source.plus);
     }
   };
   if (weight.source.interleaved) {

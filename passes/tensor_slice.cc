@@ -31,8 +31,11 @@ class Slicer {
 
   absl::Status Run() {
     DS_RETURN_IF_ERROR(CollectHeads());
+    CountSlicedNorms();
     for (const auto& w : graph_.weights()) DS_RETURN_IF_ERROR(CutOne(*w));
     ResizeHeads();
+    if (!sliced_norms_.empty()) DS_RETURN_IF_ERROR(graph_.InferShapes());
+    for (Node* n : sliced_norms_) SliceNorm(n);
     return AddCollectives();
   }
 
@@ -57,6 +60,11 @@ class Slicer {
             n->result->name, g.heads, g.kv_heads));
       }
       g.part = PartOfHeads(g.heads, g.kv_heads, tp_, rank_);
+      if (Weight* slopes = n->weight(n->op == OpKind::kAttention
+                                         ? +operand::Attention::slopes
+                                         : +operand::QkvAttention::slopes)) {
+        heads_.emplace(slopes, g);
+      }
       const int inputs = n->op == OpKind::kAttention ? 3 : 1;
       for (int i = 0; i < inputs; ++i) {
         Trace(n->in(i), g, i == 0 ? g.part.q.size() : g.part.kv.size());
@@ -73,14 +81,28 @@ class Slicer {
     return absl::OkStatus();
   }
 
-  // Walks from an attention's input back to its linear, over rotation and bias;
-  // `heads` is what this rank keeps of them.
+  // Walks from an attention's input back to its linear, over rotation, norm,
+  // factor and bias; `heads` is what this rank keeps of them.
   void Trace(Value* v, const HeadGeometry& g, int64_t heads) {
     while (v != nullptr && v->producer != nullptr) {
       Node* n = v->producer;
       if (n->op == OpKind::kRope) {
         n->attrs[attr::Rope::heads].i = heads;
         v = n->in(operand::Rope::x);
+      } else if (n->op == OpKind::kHeadNorm) {
+        n->attrs[attr::HeadNorm::heads].i = heads;
+        for (int i : {operand::HeadNorm::scale, operand::HeadNorm::bias}) {
+          if (Weight* w = n->weight(i)) heads_.emplace(w, g);
+        }
+        v = n->in(operand::HeadNorm::x);
+      } else if (n->op == OpKind::kRmsNorm) {
+        if (Weight* w = n->weight(operand::RmsNorm::scale)) {
+          heads_.emplace(w, g);
+        }
+        sliced_norms_.push_back(n);
+        v = n->in(operand::RmsNorm::x);
+      } else if (n->op == OpKind::kScale) {
+        v = n->in(operand::Scale::x);
       } else if (n->op == OpKind::kAddBias) {
         if (Weight* b = n->weight(operand::AddBias::bias)) {
           heads_.emplace(b, g);
@@ -131,6 +153,8 @@ class Slicer {
         return CutRows(w, scaled(g.part.q));
       case Cut::kKvHeads:
         return CutRows(w, scaled(g.part.kv));
+      case Cut::kQHeadRows:
+        return CutRows(w, g.part.q);
       case Cut::kQkvHeads:
         return CutWeightPieces(
             w, {scaled(g.part.q), scaled(g.part.kv), scaled(g.part.kv)});
@@ -151,6 +175,49 @@ class Slicer {
           g.part.q.begin - g.part.kv.begin * group;
       n->state->kv_heads = g.part.kv.size();
     }
+  }
+
+  void CountSlicedNorms() {
+    for (Node* n : sliced_norms_) {
+      columns_[n] = n->weight(operand::RmsNorm::scale)->type.dims[0].size;
+    }
+  }
+
+  // A norm over all heads of a row, of which this rank holds some: the ranks'
+  // sums of squares are added first. The first rank that holds a KV head counts
+  // it; the ranges of ranks grow, so that is where the rank before ends.
+  void SliceNorm(Node* n) {
+    const std::string name = n->result->name;
+    Value* x = n->in(operand::RmsNorm::x);
+    const Weight* scale = n->weight(operand::RmsNorm::scale);
+    const HeadGeometry& g = heads_.at(scale);
+    Range own = g.part.q;
+    if (GetRole(scale->role).cut == Cut::kKvHeads) {
+      own = g.part.kv;
+      if (rank_ > 0) {
+        const Range before =
+            PartOfHeads(g.heads, g.kv_heads, tp_, rank_ - 1).kv;
+        own.begin = std::min(std::max(own.begin, before.end), own.end);
+      }
+      own = {own.begin - g.part.kv.begin, own.end - g.part.kv.begin};
+    } else {
+      own = {0, own.size()};
+    }
+    Node* partial = graph_.AddNode(
+        OpKind::kSumSquares, {x},
+        {Attr{own.begin * g.head_dim, 0}, Attr{own.end * g.head_dim, 0}},
+        name + ".squares.partial", nullptr, n);
+    Node* sums = graph_.AddNode(OpKind::kAllReduce, {partial->result},
+                                {Attr{static_cast<int64_t>(Group::kTp), 0}},
+                                name + ".squares", nullptr, n);
+    n->result->name = name + ".unsliced";
+    Node* norm =
+        graph_.AddNode(OpKind::kRmsNormOver,
+                       {x, sums->result, n->operands[operand::RmsNorm::scale]},
+                       {Attr{columns_.at(n), 0}, n->attrs[attr::RmsNorm::eps]},
+                       name, nullptr, n);
+    graph_.ReplaceUses(n->result, norm->result);
+    graph_.EraseNode(n);
   }
 
   // The sum or the gathering that makes `v` whole, named as v was.
@@ -178,6 +245,34 @@ class Slicer {
     }
   }
 
+  static bool IsPartial(const Value* v) {
+    if (v == nullptr || v->producer == nullptr ||
+        v->producer->op != OpKind::kLinear) {
+      return false;
+    }
+    const Weight* w = v->producer->weight(operand::Linear::w);
+    const Cut cut = GetRole(w->role).cut;
+    return cut == Cut::kOutHeads || cut == Cut::kMlpCols;
+  }
+
+  // The sum of two row-parallel products, of which `n` is one, where nothing
+  // else reads them: one all-reduce serves both.
+  Node* SumOfPartials(Node* n) const {
+    const std::vector<Node*> users = graph_.Users(n->result);
+    if (users.size() != 1 || users[0]->op != OpKind::kAdd ||
+        graph_.IsReturned(n->result)) {
+      return nullptr;
+    }
+    Node* sum = users[0];
+    const Value *x = sum->in(operand::Add::x), *y = sum->in(operand::Add::y);
+    if (x == y || !IsPartial(x) || !IsPartial(y) ||
+        graph_.Users(x).size() != 1 || graph_.Users(y).size() != 1 ||
+        sum->operands[operand::Add::bias].present()) {
+      return nullptr;
+    }
+    return sum;
+  }
+
   absl::Status AddCollectives() {
     std::vector<Node*> nodes;
     for (const auto& n : graph_.nodes()) nodes.push_back(n.get());
@@ -200,7 +295,13 @@ class Slicer {
                 "add; run fuse-epilogues after tensor-slice",
                 n->result->name));
           }
-          Complete(n, OpKind::kAllReduce, {tp});
+          Node* sum = SumOfPartials(n);
+          // Once for both, at the first.
+          if (sum == nullptr) {
+            Complete(n, OpKind::kAllReduce, {tp});
+          } else if (sum->in(operand::Add::x) == n->result) {
+            Complete(sum, OpKind::kAllReduce, {tp});
+          }
         } else if (cut == Cut::kVocabRows) {
           Node* last = n;
           const std::vector<Node*> users = graph_.Users(n->result);
@@ -226,6 +327,8 @@ class Slicer {
   absl::flat_hash_map<const Weight*, HeadGeometry> heads_;
   absl::flat_hash_map<const Weight*, int64_t> vocab_;  // rows before the cut
   std::vector<std::pair<Node*, HeadGeometry>> attentions_;
+  std::vector<Node*> sliced_norms_;
+  absl::flat_hash_map<const Node*, int64_t> columns_;  // of them, uncut
 };
 
 }  // namespace

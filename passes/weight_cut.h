@@ -9,8 +9,9 @@
 
 namespace deepslice {
 
-// Keeps rows [part.begin, part.end) of a weight made of one piece (or of no
-// recipe at all, in tests).
+// Keeps rows [part.begin, part.end) of a weight made of pieces one after the
+// other, or by a formula that has a begin and an end (or of no recipe at all,
+// in tests).
 absl::Status CutWeightRows(Weight& w, Range part);
 // Keeps columns of a weight of any number of pieces.
 absl::Status CutWeightCols(Weight& w, Range part);

@@ -38,6 +38,9 @@ struct StepBatch {
   absl::Span<const int32_t> rows;       // [R]: tokens whose logits are wanted
   // [R]: how each row draws its id, on rank 0's device; empty: no ids wanted.
   absl::Span<const SamplerRecord> samplers;
+  // [S]: tokens that the slot's sequence may grow to, the same in all its
+  // steps; may be empty where no step reads it.
+  absl::Span<const int32_t> horizons;
 };
 
 class Executor {
@@ -96,8 +99,8 @@ class Executor {
     double begin_us = 0, us = 0;  // begins count from the first one timed
   };
   // While on, every Execute runs its steps one after the other, with the time
-  // taken around each, so it is slower than it would be. Unimplemented where the
-  // back end can't.
+  // taken around each, so it is slower than it would be. Unimplemented where
+  // the back end can't.
   virtual absl::Status TimeSteps(bool on) {
     return absl::UnimplementedError("this back end does not time its steps");
   }

@@ -13,7 +13,8 @@ namespace {
 // Element i of the result depends on element i of each input alone.
 bool IsElementwise(OpKind kind) {
   return kind == OpKind::kAdd || kind == OpKind::kAddBias ||
-         kind == OpKind::kMul || kind == OpKind::kActivation;
+         kind == OpKind::kMul || kind == OpKind::kActivation ||
+         kind == OpKind::kScale || kind == OpKind::kSoftcap;
 }
 
 // What an operand of that kind counts, and how many there are; cpu_op steps

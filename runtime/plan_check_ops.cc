@@ -270,6 +270,14 @@ class OpCheck {
             In(O::x, {in_[0][0], {I(A::heads) * I(A::head_dim)}}));
         DS_RETURN_IF_ERROR(In(O::positions, {in_[0][0]}));
         DS_RETURN_IF_ERROR(In(O::freqs, Sizes{Size{I(A::rotary_dim) / 2}}));
+        if (present_[O::slots] != present_[O::long_freqs] ||
+            present_[O::horizons] != present_[O::long_freqs]) {
+          return Senseless("long_freqs, slots and horizons: some but not all");
+        }
+        DS_RETURN_IF_ERROR(
+            In(O::long_freqs, Sizes{Size{I(A::rotary_dim) / 2}}));
+        DS_RETURN_IF_ERROR(In(O::slots, {Named("T")}));
+        DS_RETURN_IF_ERROR(In(O::horizons, {Named("S")}));
         return Out(in_[0]);
       }
       case OpKind::kAttention: {
@@ -282,6 +290,7 @@ class OpCheck {
         DS_RETURN_IF_ERROR(In(O::k, {Named("T"), kv}));
         DS_RETURN_IF_ERROR(In(O::v, {Named("T"), kv}));
         DS_RETURN_IF_ERROR(SequenceInputs(O::positions, O::slots, O::blocks));
+        DS_RETURN_IF_ERROR(In(O::slopes, Sizes{Size{I(A::heads)}}));
         return Out({Named("T"), q});
       }
       case OpKind::kQkvAttention: {
@@ -293,10 +302,38 @@ class OpCheck {
         DS_RETURN_IF_ERROR(In(O::qkv, {Named("T"), {all * I(A::head_dim)}}));
         DS_RETURN_IF_ERROR(SequenceInputs(O::positions, O::slots, O::blocks));
         DS_RETURN_IF_ERROR(In(O::freqs, Sizes{Size{I(A::rotary_dim) / 2}}));
+        DS_RETURN_IF_ERROR(In(O::slopes, Sizes{Size{I(A::heads)}}));
         return Out({Named("T"), {I(A::heads) * I(A::head_dim)}});
       }
       case OpKind::kActivation:
+      case OpKind::kScale:
         return Out(in_[0]);
+      case OpKind::kSoftcap:
+        if (!(F(attr::Softcap::cap) > 0)) {
+          return Senseless("cap: ", F(attr::Softcap::cap),
+                           "; above 0 is allowed");
+        }
+        return Out(in_[0]);
+      case OpKind::kHeadNorm:
+        return HeadNorm();
+      case OpKind::kSumSquares:
+        if (I(attr::SumSquares::begin) > I(attr::SumSquares::end) ||
+            I(attr::SumSquares::end) > in_[0][1].number) {
+          return Senseless("columns ", I(attr::SumSquares::begin), " to ",
+                           I(attr::SumSquares::end), " of ", TextOf(in_[0]));
+        }
+        return Out({in_[0][0], {1}});
+      case OpKind::kRmsNormOver: {
+        using O = operand::RmsNormOver;
+        using A = attr::RmsNormOver;
+        DS_RETURN_IF_ERROR(NotNegative(A::eps));
+        if (I(A::count) < 1) {
+          return Senseless("count: ", I(A::count), "; 1 or more is allowed");
+        }
+        DS_RETURN_IF_ERROR(In(O::sums, {in_[0][0], {1}}));
+        DS_RETURN_IF_ERROR(In(O::scale, {in_[0][1]}));
+        return Out(in_[0]);
+      }
       case OpKind::kGatedAct: {
         if (in_[0][1].number % 2 != 0) {
           return Senseless("x: ", TextOf(in_[0]),
@@ -316,6 +353,19 @@ class OpCheck {
     return Senseless("no rule for this op");
   }
 
+  absl::Status HeadNorm() const {
+    using O = operand::HeadNorm;
+    using A = attr::HeadNorm;
+    DS_RETURN_IF_ERROR(NotNegative(A::eps));
+    DS_RETURN_IF_ERROR(Heads(I(A::heads), I(A::head_dim)));
+    const Size all = {I(A::heads) * I(A::head_dim)};
+    const bool wide = in_[O::scale] == Sizes{all};
+    const Size width = wide ? all : Size{I(A::head_dim)};
+    DS_RETURN_IF_ERROR(In(O::x, {in_[0][0], all}));
+    DS_RETURN_IF_ERROR(In(O::scale, {width}));
+    DS_RETURN_IF_ERROR(In(O::bias, {width}));
+    return Out(in_[0]);
+  }
   absl::Status NotNegative(int attr) const {
     if (F(attr) >= 0) return absl::OkStatus();
     return Senseless(op_->attrs[attr].name, ": ", F(attr),
@@ -337,6 +387,7 @@ class OpCheck {
 
   template <typename A>
   absl::Status AttentionHeads() const {
+    DS_RETURN_IF_ERROR(NotNegative(A::softcap));
     DS_RETURN_IF_ERROR(Heads(I(A::heads), I(A::head_dim)));
     const fb::State& state = *view_.plan.states()->Get(step_.state());
     if (state.kv_heads() != I(A::kv_heads) ||

@@ -19,7 +19,8 @@ Scheduler::Scheduler(const ScheduleLimits& limits, Mode mode)
     : limits_(limits),
       mode_(mode),
       blocks_(limits.num_blocks),
-      block_table_(limits.max_batch * limits.blocks_per_seq, 0) {
+      block_table_(limits.max_batch * limits.blocks_per_seq, 0),
+      horizons_(limits.max_batch, 0) {
   active_.reserve(limits.max_batch);
   free_slots_.reserve(limits.max_batch);
   for (int64_t s = limits.max_batch; s-- > 0;) {
@@ -36,7 +37,7 @@ Scheduler::Group Scheduler::MakeGroup(int64_t prompt, int64_t total,
   const int64_t cached = mode_ == Mode::kScore ? prompt : total - 1;
   Group g = {};
   g.width = g.most_live = width;
-  g.total = total;
+  g.total = std::max(total, prompt);
   g.blocks = CeilDiv(cached, limits_.block_tokens);
   g.shared_blocks = std::min(g.blocks, prompt / limits_.block_tokens);
   return g;
@@ -69,6 +70,7 @@ void Scheduler::Activate(int sequence) {
   free_slots_.pop_back();
   active_.push_back(sequence);
   s.tokens.reserve(groups_[s.group].total);
+  horizons_[s.slot] = static_cast<int32_t>(groups_[s.group].total);
   ++groups_[s.group].live;
   --promised_slots_;
 }
@@ -209,7 +211,7 @@ bool Scheduler::Next(StepBatch* batch) {
     Emit(sequence, count);
     room -= count;
   }
-  *batch = {ids_, positions_, slots_, block_table_, row_tokens_, {}};
+  *batch = {ids_, positions_, slots_, block_table_, row_tokens_, {}, horizons_};
   return !ids_.empty();
 }
 

@@ -124,6 +124,7 @@ class Scheduler {
   size_t decode_start_ = 0;  // where in active_ the next decode round begins
   BlockAllocator blocks_;
   std::vector<int32_t> ids_, positions_, slots_, block_table_, row_tokens_;
+  std::vector<int32_t> horizons_;  // by slot
   std::vector<Row> rows_;
 };
 

@@ -53,8 +53,9 @@ StepChannel::StepChannel(const Executor& executor, Comm* comm)
       shape_(StepShapeDigest(executor)),
       max_tokens_(executor.limits().max_step_tokens),
       table_size_(executor.limits().max_batch * executor.blocks_per_seq()),
+      max_batch_(executor.limits().max_batch),
       header_(kHeaderBytes, 0),
-      body_(4 * max_tokens_ + table_size_) {}
+      body_(4 * max_tokens_ + table_size_ + max_batch_) {}
 
 absl::Status StepChannel::BroadcastBody(int64_t bytes) {
   auto* data = reinterpret_cast<uint8_t*>(body_.data());
@@ -67,8 +68,8 @@ absl::Status StepChannel::BroadcastBody(int64_t bytes) {
 
 absl::Status StepChannel::SendStep(const StepBatch& batch) {
   int64_t size = 0;
-  for (const auto& part :
-       {batch.ids, batch.positions, batch.slots, batch.blocks, batch.rows}) {
+  for (const auto& part : {batch.ids, batch.positions, batch.slots,
+                           batch.blocks, batch.rows, batch.horizons}) {
     DS_CHECK(size + part.size() <= body_.size());
     std::copy(part.begin(), part.end(), body_.begin() + size);
     size += static_cast<int64_t>(part.size());
@@ -82,6 +83,7 @@ absl::Status StepChannel::SendStep(const StepBatch& batch) {
   Put(header_, 32, static_cast<uint32_t>(batch.ids.size()));
   Put(header_, 36, static_cast<uint32_t>(batch.blocks.size()));
   Put(header_, 40, static_cast<uint32_t>(batch.rows.size()));
+  Put(header_, 44, static_cast<uint32_t>(batch.horizons.size()));
   DS_RETURN_IF_ERROR(comm_->Broadcast(header_.data(), kHeaderBytes));
   return BroadcastBody(bytes);
 }
@@ -125,14 +127,16 @@ absl::StatusOr<bool> StepChannel::Receive(StepBatch* batch) {
   const size_t tokens = Get<uint32_t>(header_, 32);
   const size_t blocks = Get<uint32_t>(header_, 36);
   const size_t rows = Get<uint32_t>(header_, 40);
+  const size_t horizons = Get<uint32_t>(header_, 44);
   if (tokens > static_cast<size_t>(max_tokens_) || rows > tokens ||
-      blocks != static_cast<size_t>(table_size_)) {
+      blocks != static_cast<size_t>(table_size_) ||
+      horizons > static_cast<size_t>(max_batch_)) {
     return Disagree("step ", step_ - 1, " has ", tokens, " tokens, ", rows,
-                    " rows and ", blocks, " block table entries; at most ",
-                    max_tokens_, ", as many, and exactly ", table_size_,
-                    " fit");
+                    " rows, ", blocks, " block table entries and ", horizons,
+                    " horizons; at most ", max_tokens_, ", as many, exactly ",
+                    table_size_, ", and ", max_batch_, " fit");
   }
-  const size_t size = 3 * tokens + blocks + rows;
+  const size_t size = 3 * tokens + blocks + rows + horizons;
   DS_RETURN_IF_ERROR(
       BroadcastBody(static_cast<int64_t>(size * sizeof(int32_t))));
   const auto sum = Get<uint64_t>(header_, 24);
@@ -152,6 +156,7 @@ absl::StatusOr<bool> StepChannel::Receive(StepBatch* batch) {
   batch->slots = take(tokens);
   batch->blocks = take(blocks);
   batch->rows = take(rows);
+  batch->horizons = take(horizons);
   return true;
 }
 

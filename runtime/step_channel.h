@@ -46,6 +46,7 @@ class StepChannel {
   const uint64_t shape_;
   const int64_t max_tokens_;
   const int64_t table_size_;
+  const int64_t max_batch_;
   uint64_t step_ = 0;
   std::vector<uint8_t> header_;
   std::vector<int32_t> body_;

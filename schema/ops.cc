@@ -5,15 +5,21 @@
 namespace deepslice {
 namespace {
 
-constexpr absl::string_view kActNames[] = {"silu", "gelu", "gelu_tanh", "relu",
-                                           "quick_gelu"};
+constexpr absl::string_view kActNames[] = {
+    "silu", "gelu", "gelu_tanh", "relu", "quick_gelu", "tanh", "relu2"};
 constexpr absl::string_view kRopeStyleNames[] = {"half", "interleaved"};
+constexpr absl::string_view kAlibiNames[] = {"plain", "scaled_bf16"};
+constexpr absl::string_view kNormKindNames[] = {"rms", "layer"};
 constexpr absl::string_view kGroupNames[] = {"world", "tp", "dp", "pp", "ep"};
 
 // One operand array and one attribute array per op.
 #define DS_ATTR_ROW_I64(name) AttrDef{#name, AttrType::kI64, ""},
 #define DS_ATTR_ROW_F64(name) AttrDef{#name, AttrType::kF64, ""},
 #define DS_ATTR_ROW_ENUM(type, name) AttrDef{#name, AttrType::kEnum, #type},
+#define DS_ATTR_ROW_OPT_I64(name) AttrDef{#name, AttrType::kI64, "", true},
+#define DS_ATTR_ROW_OPT_F64(name) AttrDef{#name, AttrType::kF64, "", true},
+#define DS_ATTR_ROW_OPT_ENUM(type, name) \
+  AttrDef{#name, AttrType::kEnum, #type, true},
 #define DS_ATTR_ROW(a) DS_ATTR_ROW_##a
 #define DS_ATTR_ROWS(...) DS_FOR_EACH(DS_ATTR_ROW, __VA_ARGS__)
 
@@ -52,6 +58,8 @@ const OpDef kOps[] = {
 absl::Span<const absl::string_view> EnumValues(absl::string_view enum_name) {
   if (enum_name == "Act") return kActNames;
   if (enum_name == "RopeStyle") return kRopeStyleNames;
+  if (enum_name == "Alibi") return kAlibiNames;
+  if (enum_name == "NormKind") return kNormKindNames;
   DS_CHECK(enum_name == "Group");
   return kGroupNames;
 }

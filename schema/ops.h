@@ -12,9 +12,20 @@ namespace deepslice {
 
 // ---- values of ENUM attributes; tags are written into plans ----------------
 
-// gelu is the erf form; gelu_tanh is gelu_new; quick_gelu is x*sigmoid(1.702x).
-enum class Act : uint8_t { kSilu, kGelu, kGeluTanh, kRelu, kQuickGelu };
+// gelu is the erf form; gelu_tanh is gelu_new; quick_gelu is x*sigmoid(1.702x);
+// relu2 is relu squared.
+enum class Act : uint8_t {
+  kSilu,
+  kGelu,
+  kGeluTanh,
+  kRelu,
+  kQuickGelu,
+  kTanh,
+  kRelu2
+};
 enum class RopeStyle : uint8_t { kHalf, kInterleaved };
+enum class Alibi : uint8_t { kPlain, kScaledBf16 };
+enum class NormKind : uint8_t { kRms, kLayer };
 // The axis of the mesh whose ranks take part.
 enum class Group : uint8_t { kWorld, kTp, kDp, kPp, kEp };
 
@@ -40,6 +51,7 @@ struct AttrDef {
   absl::string_view name;
   AttrType type;
   absl::string_view enum_name;  // kEnum only
+  bool optional = false;        // 0 where the text doesn't say
 };
 struct OpDef {
   OpKind kind;
@@ -82,6 +94,9 @@ inline constexpr int kMaxOperands = 8;
 #define DS_ATTR_ID_I64(name) name,
 #define DS_ATTR_ID_F64(name) name,
 #define DS_ATTR_ID_ENUM(type, name) name,
+#define DS_ATTR_ID_OPT_I64(name) name,
+#define DS_ATTR_ID_OPT_F64(name) name,
+#define DS_ATTR_ID_OPT_ENUM(type, name) name,
 #define DS_ATTR_ID(a) DS_ATTR_ID_##a
 #define DS_ATTR_IDS(...) DS_FOR_EACH(DS_ATTR_ID, __VA_ARGS__)
 

@@ -18,6 +18,7 @@ enum class Cut : uint8_t {
   kWhole,
   kQHeads,
   kKvHeads,
+  kQHeadRows,
   kQkvHeads,
   kOutHeads,
   kMlpRows,

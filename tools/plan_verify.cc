@@ -181,11 +181,14 @@ absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
     std::vector<int32_t> positions, slots(n, 0), rows;
     for (int i = c.begin; i < c.end; ++i) positions.push_back(i);
     for (int i = 0; i < n; ++i) rows.push_back(i);
-    const NamedTensors inputs = {{"ids", Ints({n}, part)},
-                                 {"positions", Ints({n}, positions)},
-                                 {"slots", Ints({n}, slots)},
-                                 {"blocks", Ints({1, 1}, {0})},
-                                 {"rows", Ints({n}, rows)}};
+    NamedTensors inputs = {{"ids", Ints({n}, part)},
+                           {"positions", Ints({n}, positions)},
+                           {"slots", Ints({n}, slots)},
+                           {"blocks", Ints({1, 1}, {0})},
+                           {"rows", Ints({n}, rows)}};
+    if (graph.FindValue("horizons") != nullptr) {
+      inputs["horizons"] = Ints({1}, {static_cast<int32_t>(ids.size())});
+    }
     EvaluateOptions options;
     options.observer = [&](int, const Value& v, const RefTensor& t) {
       out[v.name].push_back({t.rows(), t.cols(), t.data});
@@ -226,6 +229,8 @@ absl::Status RunRank(const Plan& plan, Comm* comm,
                         "%d; give fewer --prompt-ids, or --tokens %d",
                         longest, ids.size(), longest));
   }
+  const std::vector<int32_t> horizons(executor->limits().max_batch,
+                                      static_cast<int32_t>(ids.size()));
   for (const Chunk& c : chunks) {
     std::vector<int32_t> positions, rows;
     for (int i = c.begin; i < c.end; ++i) {
@@ -239,6 +244,7 @@ absl::Status RunRank(const Plan& plan, Comm* comm,
     batch.slots = slots;
     batch.blocks = blocks;
     batch.rows = rows;
+    batch.horizons = horizons;
     DS_RETURN_IF_ERROR(executor->Execute(batch));
   }
   return absl::OkStatus();

@@ -76,6 +76,9 @@ class Lowering : private ValuePlaces {
       case OpKind::kLayerNorm:
         return LowerNorm(n);
       case OpKind::kRope:
+        if (n.weight(operand::Rope::long_freqs) != nullptr) {
+          return NoKernel(n, "rope of two tables (longrope)");
+        }
         return LowerRope(n);
       case OpKind::kAttention:
       case OpKind::kQkvAttention:
@@ -104,8 +107,20 @@ class Lowering : private ValuePlaces {
       case OpKind::kGatherRows:
         return Elementwise(n.in(operand::GatherRows::x), n.result,
                            {.gather = &n});
+      case OpKind::kHeadNorm:
+      case OpKind::kSumSquares:
+      case OpKind::kRmsNormOver:
+      case OpKind::kScale:
+      case OpKind::kSoftcap:
+        break;
     }
-    return absl::UnimplementedError("no GPU kernel for this op");
+    return NoKernel(n, n.def().spelling);
+  }
+
+  static absl::Status NoKernel(const Node& n, absl::string_view what) {
+    return absl::UnimplementedError(absl::StrCat(
+        "%", n.result->name, ": ", what,
+        " has no GPU kernel in this version; compile with --target cpu"));
   }
 
   absl::Status LowerEmbed(const Node& n) {
@@ -353,6 +368,14 @@ class Lowering : private ValuePlaces {
   absl::Status LowerAttention(const Node& n) {
     AttentionShape s = ShapeOfAttention(n, r_);
     const bool fused_row = n.op == OpKind::kQkvAttention;
+    if (n.weight(fused_row ? +operand::QkvAttention::slopes
+                           : +operand::Attention::slopes) != nullptr) {
+      return NoKernel(n, "attention with slopes (ALiBi)");
+    }
+    if (n.f(fused_row ? +attr::QkvAttention::softcap
+                      : +attr::Attention::softcap) > 0) {
+      return NoKernel(n, "attention with a softcap");
+    }
     const auto input = [&](int i) { return BufferOf(n.in(fused_row ? 0 : i)); };
     const int q = input(0), k = input(1), v = input(2);
     s.q_stride = Stride(q);

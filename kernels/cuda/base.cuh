@@ -175,7 +175,15 @@ __device__ __forceinline__ float WarpMax(float x) {
 
 // ---- activations (Act of schema/ops.h, by number) ------------------------------
 
-enum { kSilu = 0, kGelu = 1, kGeluTanh = 2, kRelu = 3, kQuickGelu = 4 };
+enum {
+  kSilu = 0,
+  kGelu = 1,
+  kGeluTanh = 2,
+  kRelu = 3,
+  kQuickGelu = 4,
+  kTanh = 5,
+  kRelu2 = 6
+};
 constexpr int kNoAct = -1;
 
 template <int kAct>
@@ -188,6 +196,8 @@ __device__ __forceinline__ float Activate(float x) {
   }
   if constexpr (kAct == kRelu) return fmaxf(x, 0.0f);
   if constexpr (kAct == kQuickGelu) return x / (1.0f + __expf(-1.702f * x));
+  if constexpr (kAct == kTanh) return tanhf(x);
+  if constexpr (kAct == kRelu2) return x > 0.0f ? x * x : 0.0f;
   return x;
 }
 

@@ -17,7 +17,8 @@ StepSequences::StepSequences(const ScheduleLimits& limits, int64_t max_seq_len,
       allocator_(limits.num_blocks),
       lengths_(limits.max_batch, 0),
       taken_(limits.max_batch, 0),
-      blocks_(limits.max_batch * limits.blocks_per_seq, 0) {}
+      blocks_(limits.max_batch * limits.blocks_per_seq, 0),
+      horizons_(limits.max_batch, static_cast<int32_t>(max_seq_len)) {}
 
 absl::Status StepSequences::Check(absl::Span<const Feed> feeds) const {
   std::vector<bool> fed(lengths_.size(), false);
@@ -91,7 +92,8 @@ absl::Status StepSequences::Flush(const RunStep& run,
                            .slots = slots_,
                            .blocks = blocks_,
                            .rows = rows_,
-                           .samplers = {}};
+                           .samplers = {},
+                           .horizons = horizons_};
   DS_ASSIGN_OR_RETURN(const float* rows, run(batch));
   const size_t values = rows_.size() * static_cast<size_t>(vocab_);
   if (values > 0) logits->insert(logits->end(), rows, rows + values);

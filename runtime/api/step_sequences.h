@@ -59,6 +59,8 @@ class StepSequences {
   std::vector<int64_t> lengths_, taken_;  // tokens and blocks, by sequence
   // The step that is being filled.
   std::vector<int32_t> ids_, positions_, slots_, rows_, blocks_;
+  // What a sequence may grow to is not known: as long as the run allows.
+  std::vector<int32_t> horizons_;
 };
 
 }  // namespace deepslice

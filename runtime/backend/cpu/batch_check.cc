@@ -42,6 +42,11 @@ absl::Status BatchCheck::CheckCounts(const StepBatch& b) const {
                sizes_.limits.max_batch, " x ", sizes_.blocks_per_seq,
                " are wanted");
   }
+  const auto horizons = static_cast<int64_t>(b.horizons.size());
+  if (horizons != sizes_.limits.max_batch &&
+      (horizons > 0 || sizes_.reads_horizons)) {
+    return Bad(horizons, " horizons; ", sizes_.limits.max_batch, " are wanted");
+  }
   for (int64_t r = 0; r < rows; ++r) {
     if (b.rows[r] < 0 || b.rows[r] >= tokens) {
       return OutOfRange("rows", r, b.rows[r], tokens);

@@ -139,8 +139,8 @@ absl::Status CpuExecutor::Run(const ResolvedStep& step) {
 absl::Status CpuExecutor::Execute(const StepBatch& batch) {
   DS_RETURN_IF_ERROR(check_.Check(batch));
   const std::array<const int32_t*, kNumInputs> inputs = {
-      batch.ids.data(), batch.positions.data(), batch.slots.data(),
-      batch.blocks.data(), batch.rows.data()};
+      batch.ids.data(),    batch.positions.data(), batch.slots.data(),
+      batch.blocks.data(), batch.rows.data(),      batch.horizons.data()};
   dims_[sizes_.tokens_dim] = static_cast<int64_t>(batch.ids.size());
   dims_[sizes_.rows_dim] = static_cast<int64_t>(batch.rows.size());
   samplers_.assign(batch.samplers.begin(), batch.samplers.end());

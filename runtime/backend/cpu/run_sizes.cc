@@ -41,9 +41,9 @@ absl::Status ResolveBlocks(const fb::Plan& plan, RunSizes* out) {
                        "; this build keeps full and window caches"));
     }
     if (i > 0 && s.block_tokens() != out->block_tokens) {
-      return absl::UnimplementedError(absl::StrCat(
-          "states with blocks of ", out->block_tokens, " and ",
-          s.block_tokens(), " tokens; this build has one size"));
+      return absl::UnimplementedError(
+          absl::StrCat("states with blocks of ", out->block_tokens, " and ",
+                       s.block_tokens(), " tokens; this build has one size"));
     }
     out->block_tokens = s.block_tokens();
   }
@@ -53,6 +53,11 @@ absl::Status ResolveBlocks(const fb::Plan& plan, RunSizes* out) {
 absl::Status ResolveDims(const fb::Plan& plan, const fb::Program& program,
                          RunSizes* out) {
   out->dims.assign(program.dims()->size(), 0);
+  for (const int32_t b : *program.inputs()) {
+    if (program.buffers()->Get(b)->name()->string_view() == "horizons") {
+      out->reads_horizons = true;
+    }
+  }
   int64_t max_blocks = 1, max_rows = 0;
   int slots_dim = -1, blocks_dim = -1;
   for (uint32_t d = 0; d < program.dims()->size(); ++d) {

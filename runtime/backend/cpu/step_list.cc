@@ -11,7 +11,7 @@ namespace deepslice {
 namespace {
 
 constexpr absl::string_view kInputNames[kNumInputs] = {
-    "ids", "positions", "slots", "blocks", "rows"};
+    "ids", "positions", "slots", "blocks", "rows", "horizons"};
 
 class Resolver {
  public:

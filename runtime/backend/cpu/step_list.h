@@ -15,7 +15,7 @@
 namespace deepslice {
 
 // The caller's arrays of a step, in the order of StepBatch.
-inline constexpr int kNumInputs = 5;
+inline constexpr int kNumInputs = 6;
 
 struct ResolvedStep {
   enum Kind { kKernel, kAllReduce, kAllGather, kCopy };
