@@ -236,6 +236,10 @@ absl::Status Yarn(const RopeParameters& parameters, const Lengths& lengths,
   DS_ASSIGN_OR_RETURN(
       out->scale,
       PositiveOr(attention, YarnAttentionFactor(factor, mscale[0], mscale[1])));
+  if (mscale[1] != 0 && factor > 1) {
+    const double all = 0.1 * mscale[1] * PlainLog(factor) + 1.0;
+    out->score_scale = all * all;
+  }
   out->formula = "rope_freqs_yarn";
   out->arguments.insert(out->arguments.end(), {{"factor", factor},
                                                {"beta_fast", fast},

@@ -55,6 +55,17 @@ class Importer {
            m_.norm_placement == NormPlacement::kSandwich;
   }
 
+  std::vector<absl::string_view> AttentionSlots() const {
+    if (!m_.latent.has_value()) return {"attn_q", "attn_k", "attn_v"};
+    std::vector<absl::string_view> slots = {
+        "attn_q_nope", "attn_q_rope", "attn_latent", "attn_latent_norm",
+        "attn_k_rope", "attn_k_up",   "attn_v_up"};
+    if (m_.latent->query_rank > 0) {
+      slots.insert(slots.end(), {"attn_q_down", "attn_q_down_norm"});
+    }
+    return slots;
+  }
+
   // A policy may have a pattern too few for its attributes.
   absl::Status CheckComplete() const {
     std::vector<std::string> names = {"embed", "head"};
@@ -69,8 +80,10 @@ class Importer {
     }
     for (int64_t i = 0; i < m_.layers; ++i) {
       const std::string layer = absl::StrCat("layers.", i, ".");
-      for (absl::string_view slot :
-           {"attn_q", "attn_k", "attn_v", "attn_out", "mlp_up", "mlp_out"}) {
+      for (absl::string_view slot : {"attn_out", "mlp_up", "mlp_out"}) {
+        names.push_back(absl::StrCat(layer, slot));
+      }
+      for (absl::string_view slot : AttentionSlots()) {
         names.push_back(absl::StrCat(layer, slot));
       }
       if (m_.gated) names.push_back(layer + "mlp_gate");
@@ -267,9 +280,62 @@ class Importer {
         ->result;
   }
 
+  Value* LatentNorm(Value* x, const std::string& weight,
+                    const std::string& result) {
+    return g_
+        .AddNode(OpKind::kRmsNorm, {x, Get(weight)}, {F(m_.latent->norm_eps)},
+                 result)
+        ->result;
+  }
+
+  // Latent attention, with the projection of keys moved to the queries and that
+  // of values to what is attended: only the latent and the rotated key are
+  // kept.
+  Value* LatentAttended(const std::string& layer, const LayerAttributes& a,
+                        Value* normed) {
+    const LatentSizes& s = *m_.latent;
+    Value* source = normed;
+    if (s.query_rank > 0) {
+      source = Linear(normed, layer + "attn_q_down", layer + "q_down");
+      source = LatentNorm(source, layer + "attn_q_down_norm",
+                          layer + "q_down_normed");
+    }
+    Value* q_nope = Product(source, layer + "attn_q_nope", layer + "q_nope");
+    Value* q_rope = Product(source, layer + "attn_q_rope", layer + "q_rope");
+    Value* latent = Linear(normed, layer + "attn_latent", layer + "latent");
+    latent =
+        LatentNorm(latent, layer + "attn_latent_norm", layer + "latent_normed");
+    Value* k_rope = Linear(normed, layer + "attn_k_rope", layer + "k_rope");
+    q_rope = Rotate(q_rope, m_.heads, false, layer + "q_rot");
+    k_rope = Rotate(k_rope, 1, false, layer + "k_rot");
+    Value* q_latent =
+        g_.AddNode(OpKind::kHeadLinear, {q_nope, Get(layer + "attn_k_up")},
+                   {I(m_.heads), I(1)}, layer + "q_latent")
+            ->result;
+    Value* q = g_.AddNode(OpKind::kConcatHeads, {q_latent, q_rope},
+                          {I(m_.heads)}, layer + "q")
+                   ->result;
+    Value* k =
+        g_.AddNode(OpKind::kConcatHeads, {latent, k_rope}, {I(1)}, layer + "k")
+            ->result;
+    const int64_t dim = s.rank + s.rope_dim;
+    State* cache = g_.AddState(layer + "kv", StateKind::kLatent, 1, dim);
+    Value* attended =
+        g_.AddNode(OpKind::kLatentAttention,
+                   {q, k, positions_, slots_, blocks_},
+                   {I(m_.heads), I(dim), I(s.rank), F(a.attention_scale)},
+                   layer + "attn_latent", cache)
+            ->result;
+    return g_
+        .AddNode(OpKind::kHeadLinear, {attended, Get(layer + "attn_v_up")},
+                 {I(m_.heads), I(0)}, layer + "attn")
+        ->result;
+  }
+
   // What attention makes of its normed input, before the output projection.
   Value* Attended(const std::string& layer, const LayerAttributes& a,
                   Value* normed) {
+    if (m_.latent.has_value()) return LatentAttended(layer, a, normed);
     Value* q = Linear(normed, layer + "attn_q", layer + "q");
     Value* k = Linear(normed, layer + "attn_k", layer + "k");
     Value* v = Linear(normed, layer + "attn_v", layer + "v");

@@ -39,10 +39,22 @@ struct RopeAttributes {
   RopeStyle style = RopeStyle::kHalf;
   int64_t rotary_dim = 0;  // even, at most head_dim
   double scale = 1;        // of cos and sin: yarn's attention factor
+  double score_scale = 1;  // of attention scores, in families that do so:
+                           // yarn's mscale_all_dim
   // longrope: a sequence of more than long_from positions takes the formula
   // with long_arguments instead, at all of them. 0: one table for all lengths.
   int64_t long_from = 0;
   std::vector<std::pair<std::string, double>> long_arguments;
+};
+
+// DeepSeek-V2's latent attention: keys and values of all heads are made of one
+// latent row a token, and a rotated key that all heads share. Queries have
+// nope_dim + rope_dim elements a head, of which the last rope_dim are rotated.
+struct LatentSizes {
+  int64_t query_rank = 0;  // queries are made of a latent too; 0: they are not
+  int64_t rank = 0;
+  int64_t nope_dim = 0, rope_dim = 0, value_dim = 0;
+  double norm_eps = 0;  // of the latents' norms
 };
 
 // What differs from layer to layer.
@@ -89,6 +101,8 @@ struct ModelDescription {
   int64_t max_positions = 0;
 
   int64_t embed_dim = 0;  // of the embedding's rows: hidden_size, mostly
+  // Then head_dim is latent->rope_dim, and kv_heads is heads.
+  std::optional<LatentSizes> latent;
 
   NormKind norm = NormKind::kRms;
   double norm_eps = 0;

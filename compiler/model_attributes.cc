@@ -105,6 +105,15 @@ absl::Status DescribeSizes(const Attributes& a, ModelDescription* m) {
   DS_ASSIGN_OR_RETURN(m->hidden_size,
                       a.Int("hidden_size", 1, limits::kHiddenSize));
   DS_ASSIGN_OR_RETURN(m->layers, a.Int("layers", 1, limits::kLayers));
+  DS_ASSIGN_OR_RETURN(const int64_t dense,
+                      a.IntOr("dense_layers", m->layers, 0, limits::kLayers));
+  if (dense < m->layers) {
+    DS_ASSIGN_OR_RETURN(const ConfigValue found, a.Get("dense_layers"));
+    return absl::UnimplementedError(absl::StrCat(
+        "config.json: ", found.place, ": found ", dense, " of ", m->layers,
+        " layers; allowed: all, as the others are mixtures of experts, which "
+        "this version does not compile"));
+  }
   DS_ASSIGN_OR_RETURN(m->heads, a.Int("heads", 1, limits::kHeads));
   DS_ASSIGN_OR_RETURN(m->kv_heads, a.Int("kv_heads", 1, limits::kHeads));
   DS_ASSIGN_OR_RETURN(m->head_dim, a.Int("head_dim", 1, limits::kHiddenSize));
@@ -152,6 +161,33 @@ absl::Status DescribeBlock(const Attributes& a, ModelDescription* m,
   m->positions = static_cast<PositionKind>(positions);
   DS_ASSIGN_OR_RETURN(flags->position_offset,
                       a.IntOr("position_offset", 0, 0, limits::kPositions));
+  return absl::OkStatus();
+}
+
+absl::Status DescribeLatent(const Attributes& a, ModelDescription* m) {
+  DS_ASSIGN_OR_RETURN(const int kind,
+                      a.OneOfOr("attention", {"heads", "latent"}));
+  if (kind == 0) return absl::OkStatus();
+  LatentSizes s;
+  const int64_t most = limits::kHiddenSize;
+  DS_ASSIGN_OR_RETURN(s.query_rank, a.IntOr("latent_query_rank", 0, 1, most));
+  DS_ASSIGN_OR_RETURN(s.rank, a.Int("latent_rank", 1, most));
+  DS_ASSIGN_OR_RETURN(s.nope_dim, a.Int("latent_nope_dim", 1, most));
+  DS_ASSIGN_OR_RETURN(s.value_dim, a.Int("latent_value_dim", 1, most));
+  s.rope_dim = m->head_dim;
+  for (absl::string_view name : {"latent_nope_dim", "latent_value_dim"}) {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, a.Get(name));
+    if (m->heads * v.value.as_int() <= 16 * most) continue;
+    return ConfigError(
+        v, absl::StrCat(m->heads, " heads of it make at most ", 16 * most));
+  }
+  if (s.rank + s.rope_dim > most) {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, a.Get("latent_rank"));
+    return ConfigError(v, absl::StrCat("with a rotated key of ", s.rope_dim,
+                                       " at most ", most));
+  }
+  DS_ASSIGN_OR_RETURN(s.norm_eps, a.NotNegativeOr("latent_norm_eps", 1e-6));
+  m->latent = s;
   return absl::OkStatus();
 }
 
@@ -216,7 +252,12 @@ absl::StatusOr<double> AttentionScale(const Attributes& a,
   DS_ASSIGN_OR_RETURN(
       const int scale,
       a.OneOf("attention_scale", {"inverse_sqrt_head_dim", "one"}));
-  return scale == 0 ? 1 / std::sqrt(static_cast<double>(m.head_dim)) : 1;
+  if (scale == 1) return 1;
+  if (!m.latent.has_value()) {
+    return 1 / std::sqrt(static_cast<double>(m.head_dim));
+  }
+  const int64_t query_dim = m.latent->nope_dim + m.latent->rope_dim;
+  return m.rope.score_scale / std::sqrt(static_cast<double>(query_dim));
 }
 
 absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
@@ -268,6 +309,7 @@ absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
   DS_RETURN_IF_ERROR(DescribeSizes(a, model));
   DS_RETURN_IF_ERROR(DescribeBlock(a, model, flags));
   DS_RETURN_IF_ERROR(DescribeExtras(a, model));
+  DS_RETURN_IF_ERROR(DescribeLatent(a, model));
   if (model->positions == PositionKind::kRope) {
     DS_RETURN_IF_ERROR(DescribeRopeOf(a, config, model));
   }

@@ -222,9 +222,13 @@ class Resolver {
       case RowLayout::kThirds:
         break;
       case RowLayout::kPerHead:
-        piece->block = dim;
-        piece->every = slots * dim;
-        piece->from = at * dim;
+        // Parts may differ in size.
+        for (int64_t i = 0; i < slots; ++i) {
+          const int64_t rows = Size(pattern.slots[i]->rows) / model_.heads;
+          piece->every += rows;
+          if (i < at) piece->from += rows;
+          if (i == at) piece->block = rows;
+        }
         break;
       case RowLayout::kPerGroup:
         piece->block = at == 0 ? group * dim : dim;
@@ -299,6 +303,11 @@ class Resolver {
     }
     return false;
   }
+  // The value of the config under which it would be the other way round.
+  static absl::string_view OtherValue(const WeightPattern& p, bool wanted) {
+    if (!p.flag.empty() && !p.not_flag.empty()) return "other values";
+    return wanted == p.flag.empty() ? "true" : "false";
+  }
   // What the config says of a pattern that is (not) wanted.
   std::string WhyWanted(const WeightPattern& p) const {
     const bool by_not = p.flag.empty() ||
@@ -320,7 +329,8 @@ class Resolver {
         return absl::InvalidArgumentError(
             absl::StrCat("config.json: ", WhyWanted(pattern), ", but tensor \"",
                          name, "\" is ", wanted ? "not " : "",
-                         "there; allowed: the other value, or a checkpoint ",
+                         "there; allowed: ", OtherValue(pattern, wanted),
+            ", or a checkpoint ",
                          wanted ? "with" : "without",
                          " these tensors; correct whichever is wrong"));
       }
@@ -446,6 +456,10 @@ class Resolver {
   std::vector<std::string> missing_;
 };
 
+LatentSizes LatentOf(const ModelDescription& model) {
+  return model.latent.value_or(LatentSizes());
+}
+
 // Whether one weight serves the norm of every head.
 bool NormsHeads(const ModelDescription& model) {
   return model.qk_norm == QkNorm::kHeadRms ||
@@ -474,6 +488,24 @@ int64_t SlotSize(const ModelDescription& model, SlotDim dim) {
       return model.embed_dim;
     case SlotDim::kQueryNorm:
       return NormsHeads(model) ? model.head_dim : model.heads * model.head_dim;
+    case SlotDim::kQueryNope:
+      return model.heads * LatentOf(model).nope_dim;
+    case SlotDim::kQueryRope:
+      return model.heads * LatentOf(model).rope_dim;
+    case SlotDim::kValue:
+      return model.heads * LatentOf(model).value_dim;
+    case SlotDim::kRope:
+      return LatentOf(model).rope_dim;
+    case SlotDim::kLatent:
+      return LatentOf(model).rank;
+    case SlotDim::kQueryLatent:
+      return LatentOf(model).query_rank;
+    case SlotDim::kQuerySource:
+      return LatentOf(model).query_rank > 0 ? LatentOf(model).query_rank
+                                            : model.hidden_size;
+    case SlotDim::kAttended:
+      return model.heads * (model.latent.has_value() ? model.latent->value_dim
+                                                     : model.head_dim);
     case SlotDim::kKeyNorm:
       return NormsHeads(model) ? model.head_dim
                                : model.kv_heads * model.head_dim;

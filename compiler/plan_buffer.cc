@@ -146,8 +146,8 @@ Offset<fb::Weight> BuildWeight(FlatBufferBuilder& b, const Weight& w,
 
 Offset<fb::State> BuildState(FlatBufferBuilder& b, const State& s,
                              int64_t block_tokens) {
-  const int64_t bytes =
-      2 * s.kv_heads * s.head_dim * block_tokens * EncodingBits(s.encoding) / 8;
+  const int64_t bytes = RowsPerToken(s.kind) * s.kv_heads * s.head_dim *
+                        block_tokens * EncodingBits(s.encoding) / 8;
   return fb::CreateState(b, b.CreateString(s.name),
                          static_cast<fb::StateKind>(s.kind),
                          static_cast<uint8_t>(s.encoding), s.kv_heads,
@@ -268,8 +268,7 @@ std::string BuildPlanBuffer(const RankPlan& rank,
     std::vector<Offset<fb::NamedText>> out;
     for (const auto& [name, text] : list) {
       const auto name_text = b.CreateString(name);
-      out.push_back(
-          fb::CreateNamedText(b, name_text, b.CreateString(text)));
+      out.push_back(fb::CreateNamedText(b, name_text, b.CreateString(text)));
     }
     return b.CreateVector(out);
   };

@@ -22,7 +22,7 @@ enum class RowLayout {
   kPerHead,   // a head of each in turn: [heads, 3, head_dim]
   kPerGroup,  // a group's query heads, its key, its value: [kv_heads, group +
               // 2, head_dim]
-  kPerRow,  // a row of each in turn: [heads, head_dim, 3]
+  kPerRow,    // a row of each in turn: [heads, head_dim, 3]
 };
 
 // One line of "weights": a tensor's name and the weights that it makes.

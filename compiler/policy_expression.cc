@@ -102,6 +102,22 @@ absl::StatusOr<ConfigValue> FourHiddenSizes(const Scope& scope) {
   return ConfigValue{json::Value(4 * hidden), "four hidden sizes"};
 }
 
+// DeepSeek: an explicit null means queries straight from the hidden state.
+absl::StatusOr<ConfigValue> NoQueryLatent(const Scope& scope) {
+  constexpr absl::string_view kKey = "q_lora_rank";
+  const bool none = HasConfig(scope.config, kKey) &&
+                    !FindConfig(scope.config, kKey).present();
+  return ConfigValue{json::Value(none), std::string(kKey)};
+}
+
+absl::StatusOr<ConfigValue> QueryLatentBias(const Scope& scope) {
+  DS_ASSIGN_OR_RETURN(const ConfigValue none, NoQueryLatent(scope));
+  ConfigValue bias = FindConfig(scope.config, "attention_bias");
+  if (!bias.present()) bias.value = json::Value(false);
+  DS_ASSIGN_OR_RETURN(const bool biased, ConfigBool(bias));
+  return ConfigValue{json::Value(biased && !none.value.as_bool()), bias.place};
+}
+
 struct Derivation {
   absl::string_view name;
   absl::StatusOr<ConfigValue> (*derive)(const Scope&);
@@ -109,6 +125,8 @@ struct Derivation {
 constexpr Derivation kDerivations[] = {
     {"four_hidden_sizes", FourHiddenSizes},
     {"hidden_size_over_heads", HiddenSizeOverHeads},
+    {"no_query_latent", NoQueryLatent},
+    {"query_latent_bias", QueryLatentBias},
 };
 
 absl::StatusOr<ConfigValue> Derive(const json::Value& e, const Scope& scope) {

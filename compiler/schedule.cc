@@ -118,8 +118,8 @@ int64_t CacheBytes(const Graph& graph, const StepCeilings& ceilings) {
       ceilings.kv_block * ceilings.max_batch * ceilings.blocks_per_seq();
   int64_t bytes = 0;
   for (const auto& s : graph.states()) {
-    bytes +=
-        2 * s->kv_heads * s->head_dim * EncodingBits(s->encoding) / 8 * tokens;
+    bytes += RowsPerToken(s->kind) * s->kv_heads * s->head_dim *
+             EncodingBits(s->encoding) / 8 * tokens;
   }
   return bytes;
 }

@@ -19,6 +19,16 @@ enum class SlotDim {
   kEmbed,      // columns of the embedding
   kQueryNorm,  // by ModelDescription::qk_norm: one head, or all
   kKeyNorm,
+  // Of latent attention: all heads' parts, ranks of the latents, what queries
+  // are made of.
+  kQueryNope,
+  kQueryRope,
+  kValue,
+  kRope,
+  kLatent,
+  kQueryLatent,
+  kQuerySource,
+  kAttended,  // columns of attn_out: heads * head_dim, or * value_dim
 };
 
 struct WeightSlot {

@@ -94,6 +94,12 @@ struct Weight {
 
 enum class StateKind : uint8_t { kFull, kWindow, kCross, kLatent, kRecurrent };
 
+// Rows that a token takes for each KV head: its key and its value, or what
+// stands for both.
+inline int64_t RowsPerToken(StateKind kind) {
+  return kind == StateKind::kLatent ? 1 : 2;
+}
+
 // Keys and values of one attention layer on this rank.
 struct State {
   std::string name;  // without @

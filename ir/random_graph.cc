@@ -246,6 +246,34 @@ class Builder {
         in.push_back(Maybe({width}));
         break;
       }
+      case OpKind::kHeadLinear: {
+        const int64_t heads = 1 + Below(7), from = 1 + Below(9),
+                      to = 1 + Below(9);
+        const bool transposed = Coin();
+        attrs[attr::HeadLinear::heads].i = heads;
+        attrs[attr::HeadLinear::transposed].i = transposed;
+        in = {ValueOf("T", heads * from), transposed
+                                              ? NewWeight({heads * from, to})
+                                              : NewWeight({heads * to, from})};
+        break;
+      }
+      case OpKind::kConcatHeads: {
+        const int64_t heads = 1 + Below(7);
+        attrs[attr::ConcatHeads::heads].i = heads;
+        in = {ValueOf("T", heads * Below(9)), ValueOf("T", heads * Below(9))};
+        break;
+      }
+      case OpKind::kLatentAttention: {
+        using At = attr::LatentAttention;
+        const int64_t heads = Below(8), dim = 1 + Below(12);
+        attrs[At::heads].i = heads;
+        attrs[At::head_dim].i = dim;
+        attrs[At::value_dim].i = 1 + Below(dim);
+        state = graph_.AddState(Name(), StateKind::kLatent, 1, dim);
+        in = {ValueOf("T", heads * dim), ValueOf("T", dim), tokens_, tokens_,
+              blocks_};
+        break;
+      }
       case OpKind::kSumSquares:
         in = {AnyValue()};
         attrs[attr::SumSquares::begin].i = cols().size / 3;

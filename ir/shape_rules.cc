@@ -1,6 +1,7 @@
 // The shape rules named in ops.def, and the dispatch made from it.
 #include "ir/shape_rules.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <optional>
@@ -340,6 +341,65 @@ absl::StatusOr<TensorType> RmsNormOverShape(const Node& node) {
       Check(node, In::sums, Activations({DimOf(node, In::x, 0), Dim(1)})));
   DS_RETURN_IF_ERROR(Check(node, In::scale, WeightOf({DimOf(node, In::x, 1)})));
   return node.in(In::x)->type;
+}
+
+// x [M, heads * in], w [heads * out, in] or transposed [heads * in, out] ->
+// [M, heads * out].
+absl::StatusOr<TensorType> HeadLinearShape(const Node& node) {
+  using In = operand::HeadLinear;
+  using At = attr::HeadLinear;
+  DS_RETURN_IF_ERROR(CheckRange(node, At::heads, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::transposed, 0, 1));
+  DS_RETURN_IF_ERROR(Check(node, In::x, Activations({kAny, kAny})));
+  DS_RETURN_IF_ERROR(Check(node, In::w, WeightOf({kAny, kAny})));
+  TensorType type = node.in(In::x)->type;
+  const int64_t heads = node.i(At::heads);
+  const int64_t rows = node.weight(In::w)->type.dims[0].size;
+  const int64_t cols = node.weight(In::w)->type.dims[1].size;
+  const bool transposed = node.i(At::transposed) != 0;
+  if (heads == 0 ? rows != 0 : rows % heads != 0) {
+    return BadAttr(node, At::heads,
+                   absl::StrCat("a divisor of the ", rows, " rows of w"));
+  }
+  const Dim in = transposed ? rows : heads * cols;
+  DS_RETURN_IF_ERROR(Check(node, In::x, Activations({type.dims[0], in})));
+  type.dims[1] = transposed ? heads * cols : rows;
+  return type;
+}
+
+// a [M, heads * A], b [M, heads * B] -> [M, heads * (A + B)].
+absl::StatusOr<TensorType> ConcatHeadsShape(const Node& node) {
+  using In = operand::ConcatHeads;
+  const int heads = attr::ConcatHeads::heads;
+  DS_RETURN_IF_ERROR(CheckRange(node, heads, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(Check(node, In::a, Activations({kAny, kAny})));
+  TensorType type = node.in(In::a)->type;
+  DS_RETURN_IF_ERROR(Check(node, In::b, Activations({type.dims[0], kAny})));
+  const Dim &a = type.dims[1], &b = DimOf(node, In::b, 1);
+  const int64_t n = std::max<int64_t>(1, node.i(heads));
+  if (a.is_symbol() || b.is_symbol() || a.size % n != 0 || b.size % n != 0 ||
+      (node.i(heads) == 0 && a.size + b.size > 0)) {
+    return BadAttr(node, heads, "a divisor of the columns of a and of b");
+  }
+  type.dims[1] = a.size + b.size;
+  return type;
+}
+
+// q [T, heads * head_dim], k [T, head_dim] -> [T, heads * value_dim].
+absl::StatusOr<TensorType> LatentAttentionShape(const Node& node) {
+  using In = operand::LatentAttention;
+  using At = attr::LatentAttention;
+  DS_RETURN_IF_ERROR(CheckRange(node, At::heads, 0, limits::kHeads));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::head_dim, 1, limits::kHiddenSize));
+  DS_RETURN_IF_ERROR(CheckRange(node, At::value_dim, 1, node.i(At::head_dim)));
+  const int64_t heads = node.i(At::heads), dim = node.i(At::head_dim);
+  DS_RETURN_IF_ERROR(Check(node, In::q, Activations({kAny, heads * dim})));
+  const Dim& tokens = DimOf(node, In::q, 0);
+  DS_RETURN_IF_ERROR(Check(node, In::k, Activations({tokens, dim})));
+  DS_RETURN_IF_ERROR(CheckStepInputs<In>(node, tokens));
+  TensorType type = node.in(In::q)->type;
+  type.dims[1] = heads * node.i(At::value_dim);
+  return type;
 }
 
 // What holds for every op: as many operands and attributes as the table has,

@@ -165,6 +165,17 @@ absl::Status CheckAttention(const Node& node) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLatentAttention(const Node& node) {
+  const State& state = *node.state;
+  if (state.kind == StateKind::kLatent && state.kv_heads == 1 &&
+      state.head_dim == node.i(attr::LatentAttention::head_dim)) {
+    return absl::OkStatus();
+  }
+  return Broken("state @", state.name,
+                ": allowed: latent, kv_heads=1, head_dim=",
+                node.i(attr::LatentAttention::head_dim), ", as the node has");
+}
+
 class Verifier {
  public:
   explicit Verifier(const Graph& graph) : graph_(graph) {}
@@ -261,6 +272,7 @@ class Verifier {
     if (!used_.insert(node.state).second) {
       return Broken("state @", node.state->name, " is appended to twice");
     }
+    if (node.op == OpKind::kLatentAttention) return CheckLatentAttention(node);
     return node.op == OpKind::kAttention
                ? CheckAttention<attr::Attention>(node)
                : CheckAttention<attr::QkvAttention>(node);

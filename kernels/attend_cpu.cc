@@ -59,13 +59,14 @@ void DecodeUnit(const AttendStep& step, const AttentionRun& run, int64_t kv,
   const int64_t slot = args.slots[token], position = args.positions[token];
   const int64_t first_head = args.FirstHead(kv);
   const int64_t heads = args.FirstHead(kv + 1) - first_head;
-  const int64_t at = (token * args.heads + first_head) * args.head_dim;
+  const int64_t row = token * args.heads + first_head;
+  float* out = args.out + row * args.value_dim;
 
   float* q = scratch;
   float* scores = q + layout.heads_per_kv * layout.padded_dim;
   float* rest = scores + layout.heads_per_kv * (kAttentionChunk + 16);
-  ScaleHeads(args.q + at, heads, args.head_dim, args.scale, layout.padded_dim,
-             q);
+  ScaleHeads(args.q + row * args.head_dim, heads, args.head_dim, args.scale,
+             layout.padded_dim, q);
   const auto attend = [&](int64_t c, Partial to) HWY_ATTR {
     int64_t begin, end;
     ChunkBounds(args, position, c, &begin, &end);
@@ -83,8 +84,8 @@ void DecodeUnit(const AttendStep& step, const AttentionRun& run, int64_t kv,
       attend(c, next);
       MergePartial(layout, heads, next, all);
     }
-    WriteHeads(all.sums, layout.padded_dim, all.total, heads, args.head_dim,
-               args.out + at);
+    WriteHeads(all.sums, layout.padded_dim, all.total, heads, args.value_dim,
+               out);
     return;
   }
   const int64_t first = run.first_partial + kv * run.parts;
@@ -98,8 +99,8 @@ void DecodeUnit(const AttendStep& step, const AttentionRun& run, int64_t kv,
     MergePartial(layout, heads, Partial(step.PartialData(first + c), layout),
                  all);
   }
-  WriteHeads(all.sums, layout.padded_dim, all.total, heads, args.head_dim,
-             args.out + at);
+  WriteHeads(all.sums, layout.padded_dim, all.total, heads, args.value_dim,
+             out);
 }
 
 template <typename T>

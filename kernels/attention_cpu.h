@@ -28,13 +28,15 @@ inline constexpr int64_t kAttentionUnitsPerThread = 4;
 struct AttentionArgs {
   int64_t tokens = 0;
   int64_t heads = 0, kv_heads = 0, group = 1, head_offset = 0, head_dim = 0;
+  int64_t value_dim = 0;  // of a result's head: head_dim, or its beginning
+  int value_part = 1;     // rows that are values; 0: the keys are
   int64_t window = 0;
   float scale = 1;
   float softcap = 0;              // 0: none
   const float* slopes = nullptr;  // [heads]; nullptr: no ALiBi
   Alibi alibi = Alibi::kPlain;
   const float* q = nullptr;  // [tokens, heads * head_dim]; may be `out`
-  float* out = nullptr;      // [tokens, heads * head_dim]
+  float* out = nullptr;      // [tokens, heads * value_dim]
   const int32_t* positions = nullptr;
   const int32_t* slots = nullptr;
   const int32_t* blocks = nullptr;  // [slots, blocks_per_slot]
@@ -82,7 +84,7 @@ AttentionArgs MakeAttentionArgs(const CpuCall& call) {
   args.kv_heads = call.attrs[A::kv_heads].i;
   args.group = std::max<int64_t>(1, call.attrs[A::group].i);
   args.head_offset = call.attrs[A::head_offset].i;
-  args.head_dim = call.attrs[A::head_dim].i;
+  args.head_dim = args.value_dim = call.attrs[A::head_dim].i;
   args.window = call.attrs[A::window].i;
   args.scale = static_cast<float>(call.attrs[A::scale].f);
   args.softcap = static_cast<float>(call.attrs[A::softcap].f);

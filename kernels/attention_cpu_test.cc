@@ -326,6 +326,66 @@ TEST(CpuAttention, EveryInstructionSetMatchesReference) {
   });
 }
 
+TEST(CpuLatentAttention, MatchesReferenceOverMixedSteps) {
+  using A = attr::LatentAttention;
+  const int64_t heads = 5, dim = 40, value_dim = 24;
+  std::vector<Attr> attrs(A::kCount);
+  attrs[A::heads].i = heads;
+  attrs[A::head_dim].i = dim;
+  attrs[A::value_dim].i = value_dim;
+  attrs[A::scale].f = 0.2;
+  for (const Encoding e : {Encoding::kF32, Encoding::kBF16}) {
+    std::mt19937 rng(460);
+    Cache cache({heads, 1, heads, 0, dim, 0}, e, &rng);
+    RefState state;
+    for (const Step& step : kSteps) {
+      const Batch batch(step);
+      const TestOperand q =
+          TestOperand::Random(&rng, batch.tokens(), heads * dim);
+      const std::vector<double> rounded =
+          TestOperand::Random(&rng, batch.tokens(), dim, e).truth().data;
+      const TestOperand k = TestOperand::Floats(
+          batch.tokens(), dim,
+          std::vector<float>(rounded.begin(), rounded.end()));
+      const TestOperand positions = TestOperand::Ints(batch.positions);
+      const TestOperand slots = TestOperand::Ints(batch.slots);
+      const TestOperand blocks =
+          TestOperand::IntMatrix(kSlots, kBlocksPerSlot, cache.blocks());
+      const std::vector<const TestOperand*> operands = {&q, &k, &positions,
+                                                        &slots, &blocks};
+      RefCall ref;
+      CpuCall call;
+      for (size_t i = 0; i < operands.size(); ++i) {
+        ref.operands[i] = &operands[i]->truth();
+        call.in[i] = operands[i]->cpu();
+      }
+      ref.attrs = call.attrs = attrs.data();
+      ref.state = &state;
+      RefTensor want;
+      DS_ASSERT_OK(RunReference(OpKind::kLatentAttention, ref, &want));
+
+      CpuShape shape;
+      shape.max_rows = batch.tokens();
+      shape.max_context = kBlocksPerSlot * 16;
+      shape.attrs = attrs.data();
+      shape.num_threads = 2;
+      ThreadPool pool(2);
+      TestScratch scratch(CpuScratchBytes(OpKind::kLatentAttention, shape));
+      GuardedOutput out(batch.tokens() * heads * value_dim);
+      call.out = out.data();
+      call.out_rows = batch.tokens();
+      call.out_cols = heads * value_dim;
+      call.state = cache.state();
+      call.pool = &pool;
+      call.scratch = scratch.data();
+      CpuLatentAttention(call);
+      EXPECT_TRUE(out.intact() && scratch.intact() && cache.intact());
+      EXPECT_TRUE(Close(out.values(), want, 4e-6, 4e-6, "latent", 460));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 TEST(CpuAttention, ShapesScoresAsTheReferenceDoes) {
   uint32_t seed = 480;
   for (const Heads& h : {kHeadCases[1], kHeadCases[2], kHeadCases[7]}) {

@@ -299,8 +299,8 @@ void AttendChunk(const AttentionArgs& args, const AttentionLayout& layout,
   for (int64_t p = begin; p < end;) {
     const int64_t n = args.Contiguous(p, end);
     AddValues(scores + (p - begin), score_stride, heads,
-              args.Row<const T>(slot, p, kv, 1), n, args.head_dim, partial.sums,
-              dim);
+              args.Row<const T>(slot, p, kv, args.value_part), n, args.head_dim,
+              partial.sums, dim);
     p += n;
   }
 }

@@ -236,8 +236,8 @@ void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
       const int64_t n = args.Contiguous(p, tile + high);
       TransposeKeys(args.Row<const T>(slot, p, kv, 0), n, head_dim,
                     keys + (p - tile));
-      CopyValues(args.Row<const T>(slot, p, kv, 1), n, head_dim, dim,
-                 values + (p - tile) * dim);
+      CopyValues(args.Row<const T>(slot, p, kv, args.value_part), n, head_dim,
+                 dim, values + (p - tile) * dim);
       p += n;
     }
     Multiply<false>(q, dim, keys, kAttentionKeyStride, head_dim, padded_rows,
@@ -256,9 +256,10 @@ void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
     Multiply<true>(scores + low, kAttentionTileKeys, values + low * dim, dim,
                    high - low, padded_rows, dim, sums, dim);
   }
+  const int64_t value_dim = args.value_dim;
   for (int64_t t = 0; t < tokens; ++t) {
-    WriteHeads(sums + t * heads * dim, dim, total + t * heads, heads, head_dim,
-               args.out + (first + t) * q_cols + first_head * head_dim);
+    WriteHeads(sums + t * heads * dim, dim, total + t * heads, heads, value_dim,
+               args.out + ((first + t) * args.heads + first_head) * value_dim);
   }
 }
 

@@ -62,7 +62,8 @@ void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
     state->keys[slot][position].assign(k.row(t), k.row(t) + k.cols());
     state->values[slot][position].assign(v.row(t), v.row(t) + v.cols());
   }
-  ResizeRef({tokens, a.heads * a.head_dim}, out);
+  const int64_t value_dim = a.value_dim > 0 ? a.value_dim : a.head_dim;
+  ResizeRef({tokens, a.heads * value_dim}, out);
   for (int64_t t = 0; t < tokens; ++t) {
     const int64_t slot = static_cast<int64_t>(slots.data[t]);
     const int64_t last = static_cast<int64_t>(positions.data[t]);
@@ -91,11 +92,11 @@ void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
       }
       double sum = 0;
       for (double& w : weights) sum += w = std::exp(w - most);
-      double* y = out->data.data() + (t * a.heads + h) * a.head_dim;
+      double* y = out->data.data() + (t * a.heads + h) * value_dim;
       size_t i = 0;
       for (auto key = first; key != end; ++key, ++i) {
         const std::vector<double>& value = values.at(key->first);
-        for (int64_t d = 0; d < a.head_dim; ++d) {
+        for (int64_t d = 0; d < value_dim; ++d) {
           y[d] += weights[i] / sum * value[kv + d];
         }
       }

@@ -36,6 +36,8 @@ Takes OperandTakes(OpKind kind, int index) {
       return index == operand::Rope::freqs || index == operand::Rope::long_freqs
                  ? Takes::kFloats
                  : Takes::kFloat32;
+    case OpKind::kHeadLinear:
+      return index == operand::HeadLinear::w ? Takes::kFloats : Takes::kFloat32;
     case OpKind::kHeadNorm:
       return index == operand::HeadNorm::x ? Takes::kFloat32 : Takes::kFloats;
     case OpKind::kRmsNormOver:
@@ -94,6 +96,8 @@ int64_t CpuScratchBytes(OpKind kind, const CpuShape& shape) {
       return AttentionScratchBytes(shape);
     case OpKind::kQkvAttention:
       return QkvAttentionScratchBytes(shape);
+    case OpKind::kLatentAttention:
+      return LatentAttentionScratchBytes(shape);
     default:
       return 0;
   }

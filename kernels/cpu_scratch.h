@@ -11,6 +11,7 @@ namespace deepslice {
 int64_t RopeScratchBytes(const CpuShape& shape);
 int64_t AttentionScratchBytes(const CpuShape& shape);
 int64_t QkvAttentionScratchBytes(const CpuShape& shape);
+int64_t LatentAttentionScratchBytes(const CpuShape& shape);
 
 }  // namespace deepslice
 

@@ -233,6 +233,31 @@ TEST(CpuRmsNormOver, OfAllPartsIsTheNormOfTheWhole) {
   });
 }
 
+TEST(CpuHeadLinear, MatchesReference) {
+  ForShapes([](int64_t rows, int64_t cols, Encoding e, std::mt19937* rng,
+               uint32_t seed, const std::string& name) {
+    const int64_t heads = 3, to = 7;
+    const double error = 2e-6 * std::sqrt(static_cast<double>(cols));
+    const TestOperand x = TestOperand::Random(rng, rows, heads * cols);
+    const TestOperand w = TestOperand::Random(rng, heads * to, cols, e);
+    ExpectSame(OpKind::kHeadLinear, {&x, &w}, {IntAttr(heads), IntAttr(0)},
+               {error, error}, name, seed, false);
+    const TestOperand turned = TestOperand::Random(rng, heads * cols, to, e);
+    ExpectSame(OpKind::kHeadLinear, {&x, &turned}, {IntAttr(heads), IntAttr(1)},
+               {error, error}, absl::StrCat(name, " transposed"), seed, false);
+  });
+}
+
+TEST(CpuConcatHeads, MatchesReference) {
+  ForShapes([](int64_t rows, int64_t cols, Encoding, std::mt19937* rng,
+               uint32_t seed, const std::string& name) {
+    const TestOperand a = TestOperand::Random(rng, rows, 3 * cols);
+    const TestOperand b = TestOperand::Random(rng, rows, 3 * 5);
+    ExpectSame(OpKind::kConcatHeads, {&a, &b}, {IntAttr(3)}, {0, 0}, name, seed,
+               false);
+  });
+}
+
 TEST(CpuScaleAndSoftcap, MatchReference) {
   ForShapes([](int64_t rows, int64_t cols, Encoding, std::mt19937* rng,
                uint32_t seed, const std::string& name) {

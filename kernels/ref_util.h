@@ -32,6 +32,7 @@ struct RefAttentionParams {
   double scale, softcap;
   Alibi alibi = Alibi::kPlain;
   const RefTensor* slopes = nullptr;  // [heads]
+  int64_t value_dim = 0;              // of a value; 0: head_dim
 };
 absl::Status CheckRefAttention(const RefAttentionParams& a,
                                const RefTensor* positions,

@@ -45,6 +45,7 @@ class Slicer {
     using A = attr::Attention;
     using Q = attr::QkvAttention;
     for (const auto& n : graph_.nodes()) {
+      if (n->op == OpKind::kLatentAttention) CollectLatent(n.get());
       if (n->op != OpKind::kAttention && n->op != OpKind::kQkvAttention) {
         continue;
       }
@@ -79,6 +80,63 @@ class Slicer {
       attentions_.emplace_back(n.get(), g);
     }
     return absl::OkStatus();
+  }
+
+  // Latent attention: query heads are cut, the latent and its key are whole on
+  // every rank.
+  void CollectLatent(Node* n) {
+    using A = attr::LatentAttention;
+    HeadGeometry g;
+    g.heads = n->i(A::heads);
+    g.kv_heads = g.heads;
+    g.part = PartOfHeads(g.heads, g.heads, tp_, rank_);
+    TraceLatent(n->in(operand::LatentAttention::q), g);
+    for (Node* user : graph_.Users(n->result)) {
+      if (user->op != OpKind::kHeadLinear) continue;
+      TakeHeads(user->weight(operand::HeadLinear::w), g);
+      user->attrs[attr::HeadLinear::heads].i = g.part.q.size();
+      for (Node* next : graph_.Users(user->result)) {
+        Weight* w = next->op == OpKind::kLinear
+                        ? next->weight(operand::Linear::w)
+                        : nullptr;
+        if (w == nullptr || g.heads == 0) continue;
+        HeadGeometry by_cols = g;
+        by_cols.head_dim = w->type.dims[1].size / g.heads;
+        heads_.emplace(w, by_cols);
+      }
+    }
+    latents_.emplace_back(n, g.part.q.size());
+  }
+  // A weight whose rows are shared evenly by the heads.
+  void TakeHeads(Weight* w, HeadGeometry g) {
+    if (w == nullptr || g.heads == 0) return;
+    g.head_dim = w->type.dims[0].size / g.heads;
+    heads_.emplace(w, g);
+  }
+  void TraceLatent(Value* v, const HeadGeometry& g) {
+    Node* n = v == nullptr ? nullptr : v->producer;
+    if (n == nullptr) return;
+    const int64_t heads = g.part.q.size();
+    switch (n->op) {
+      case OpKind::kConcatHeads:
+        n->attrs[attr::ConcatHeads::heads].i = heads;
+        TraceLatent(n->in(operand::ConcatHeads::a), g);
+        return TraceLatent(n->in(operand::ConcatHeads::b), g);
+      case OpKind::kHeadLinear:
+        n->attrs[attr::HeadLinear::heads].i = heads;
+        TakeHeads(n->weight(operand::HeadLinear::w), g);
+        return TraceLatent(n->in(operand::HeadLinear::x), g);
+      case OpKind::kRope:
+        n->attrs[attr::Rope::heads].i = heads;
+        return TraceLatent(n->in(operand::Rope::x), g);
+      case OpKind::kAddBias:
+        TakeHeads(n->weight(operand::AddBias::bias), g);
+        return TraceLatent(n->in(operand::AddBias::x), g);
+      case OpKind::kLinear:
+        return TakeHeads(n->weight(operand::Linear::w), g);
+      default:
+        return;
+    }
   }
 
   // Walks from an attention's input back to its linear, over rotation, norm,
@@ -164,6 +222,9 @@ class Slicer {
   }
 
   void ResizeHeads() {
+    for (auto& [n, heads] : latents_) {
+      n->attrs[attr::LatentAttention::heads].i = heads;
+    }
     using A = attr::Attention;
     using Q = attr::QkvAttention;
     for (auto& [n, g] : attentions_) {
@@ -327,6 +388,7 @@ class Slicer {
   absl::flat_hash_map<const Weight*, HeadGeometry> heads_;
   absl::flat_hash_map<const Weight*, int64_t> vocab_;  // rows before the cut
   std::vector<std::pair<Node*, HeadGeometry>> attentions_;
+  std::vector<std::pair<Node*, int64_t>> latents_;  // query heads kept
   std::vector<Node*> sliced_norms_;
   absl::flat_hash_map<const Node*, int64_t> columns_;  // of them, uncut
 };

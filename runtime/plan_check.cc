@@ -244,7 +244,8 @@ absl::Status CheckState(const fb::State& s) {
                      ": one is out of range");
   }
   // At most 2^(1 + 16 + 20 + 16 + 2).
-  const int64_t bytes = 2 * s.kv_heads() * s.block_tokens() * s.head_dim() *
+  const int64_t rows = s.kind() == fb::StateKind::Latent ? 1 : 2;
+  const int64_t bytes = rows * s.kv_heads() * s.block_tokens() * s.head_dim() *
                         EncodingBits(static_cast<Encoding>(s.encoding())) / 8;
   if (s.bytes_per_block() != bytes) {
     return Senseless("bytes_per_block: ", s.bytes_per_block(),
@@ -256,8 +257,8 @@ absl::Status CheckState(const fb::State& s) {
 absl::Status CheckGeneration(const fb::Plan& plan,
                              const fb::GenerationDefaults& g) {
   const auto is_share = [](float p) { return p > 0 && p <= 1; };
-  if (!std::isfinite(g.temperature()) || g.temperature() < 0 ||
-      g.top_k() < 0 || !is_share(g.top_p())) {
+  if (!std::isfinite(g.temperature()) || g.temperature() < 0 || g.top_k() < 0 ||
+      !is_share(g.top_p())) {
     return Senseless("generation: temperature ", g.temperature(), ", top_k ",
                      g.top_k(), ", top_p ", g.top_p(), ": one is out of range");
   }

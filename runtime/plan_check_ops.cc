@@ -314,6 +314,52 @@ class OpCheck {
                            "; above 0 is allowed");
         }
         return Out(in_[0]);
+      case OpKind::kHeadLinear: {
+        using O = operand::HeadLinear;
+        const int64_t heads = I(attr::HeadLinear::heads);
+        DS_RETURN_IF_ERROR(Matrix(O::w));
+        const int64_t rows = in_[O::w][0].number, cols = in_[O::w][1].number;
+        if (heads > kMaxHeads || (heads == 0 ? rows != 0 : rows % heads != 0)) {
+          return Senseless("heads: ", heads, " of ", rows, " rows");
+        }
+        const bool transposed = I(attr::HeadLinear::transposed) != 0;
+        const Size by_cols = {heads * cols}, by_rows = {rows};
+        DS_RETURN_IF_ERROR(
+            In(O::x, {in_[0][0], transposed ? by_rows : by_cols}));
+        return Out({in_[0][0], transposed ? by_cols : by_rows});
+      }
+      case OpKind::kConcatHeads: {
+        using O = operand::ConcatHeads;
+        const int64_t heads = std::max<int64_t>(1, I(attr::ConcatHeads::heads));
+        const int64_t a = in_[O::a][1].number, b = in_[O::b][1].number;
+        if (in_[O::a][1].dim >= 0 || in_[O::b][1].dim >= 0 || a % heads != 0 ||
+            b % heads != 0) {
+          return Senseless("heads: ", heads, " of ", TextOf(in_[O::a]), " and ",
+                           TextOf(in_[O::b]));
+        }
+        DS_RETURN_IF_ERROR(In(O::b, {in_[0][0], {b}}));
+        return Out({in_[0][0], {a + b}});
+      }
+      case OpKind::kLatentAttention: {
+        using O = operand::LatentAttention;
+        using A = attr::LatentAttention;
+        DS_RETURN_IF_ERROR(Heads(I(A::heads), I(A::head_dim)));
+        const fb::State& state = *view_.plan.states()->Get(step_.state());
+        if (state.kind() != fb::StateKind::Latent || state.kv_heads() != 1 ||
+            state.head_dim() != I(A::head_dim) || I(A::value_dim) < 1 ||
+            I(A::value_dim) > I(A::head_dim)) {
+          return Senseless("head_dim ", I(A::head_dim), ", value_dim ",
+                           I(A::value_dim), "; states[", step_.state(),
+                           "] has kind ", static_cast<int>(state.kind()),
+                           ", kv_heads ", state.kv_heads(), ", head_dim ",
+                           state.head_dim());
+        }
+        DS_RETURN_IF_ERROR(
+            In(O::q, {Named("T"), {I(A::heads) * I(A::head_dim)}}));
+        DS_RETURN_IF_ERROR(In(O::k, {Named("T"), {I(A::head_dim)}}));
+        DS_RETURN_IF_ERROR(SequenceInputs(O::positions, O::slots, O::blocks));
+        return Out({Named("T"), {I(A::heads) * I(A::value_dim)}});
+      }
       case OpKind::kHeadNorm:
         return HeadNorm();
       case OpKind::kSumSquares:
@@ -390,6 +436,9 @@ class OpCheck {
     DS_RETURN_IF_ERROR(NotNegative(A::softcap));
     DS_RETURN_IF_ERROR(Heads(I(A::heads), I(A::head_dim)));
     const fb::State& state = *view_.plan.states()->Get(step_.state());
+    if (state.kind() == fb::StateKind::Latent) {
+      return Senseless("states[", step_.state(), "] is latent");
+    }
     if (state.kv_heads() != I(A::kv_heads) ||
         state.head_dim() != I(A::head_dim)) {
       return Senseless("kv_heads ", I(A::kv_heads), ", head_dim ",

@@ -107,6 +107,9 @@ class Lowering : private ValuePlaces {
       case OpKind::kGatherRows:
         return Elementwise(n.in(operand::GatherRows::x), n.result,
                            {.gather = &n});
+      case OpKind::kHeadLinear:
+      case OpKind::kConcatHeads:
+      case OpKind::kLatentAttention:
       case OpKind::kHeadNorm:
       case OpKind::kSumSquares:
       case OpKind::kRmsNormOver:

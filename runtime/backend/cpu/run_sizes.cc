@@ -34,11 +34,12 @@ absl::Status ResolveBlocks(const fb::Plan& plan, RunSizes* out) {
   out->block_tokens = kBlockTokensWithoutStates;
   for (uint32_t i = 0; i < plan.states()->size(); ++i) {
     const fb::State& s = *plan.states()->Get(i);
-    if (s.kind() != fb::StateKind::Full && s.kind() != fb::StateKind::Window) {
+    if (s.kind() != fb::StateKind::Full && s.kind() != fb::StateKind::Window &&
+        s.kind() != fb::StateKind::Latent) {
       return absl::UnimplementedError(
           absl::StrCat("state ", absl::CHexEscape(s.name()->c_str()), ": kind ",
                        static_cast<int>(s.kind()),
-                       "; this build keeps full and window caches"));
+                       "; this build keeps full, window and latent caches"));
     }
     if (i > 0 && s.block_tokens() != out->block_tokens) {
       return absl::UnimplementedError(
