@@ -110,10 +110,15 @@ absl::StatusOr<StepCeilings> ChooseCeilings(
 
 // What reshard, verify and export start from.
 std::string SourceBlob(const Graph& unsliced, const Checkpoint& checkpoint,
-                       const json::Value& options) {
+                       const PlanContents& contents) {
   json::Value v = json::Value::Object();
   v.Set("format", 1);
-  v.Set("options", options);
+  v.Set("options", contents.options);
+  if (!contents.policy.is_null()) v.Set("policy", contents.policy);
+  if (!contents.decisions.empty()) {
+    json::Value& list = v.Set("decisions", json::Value::Array());
+    for (const std::string& line : contents.decisions) list.Add(line);
+  }
   v.Set("config", checkpoint.config());
   v.Set("ir", PrintGraph(unsliced));
   return json::Write(v);
@@ -188,15 +193,24 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
     DS_ASSIGN_OR_RETURN(lock, PlanLock::Take(o.output));
   }
 
+  std::string policy_text;
+  if (!o.policy.empty()) {
+    DS_ASSIGN_OR_RETURN(policy_text,
+                        ReadFile(o.policy, limits::kConfigFileBytes));
+  }
   DS_ASSIGN_OR_RETURN(
       const std::unique_ptr<Checkpoint> checkpoint,
       o.random_weights.has_value()
-          ? OpenRandomWeights(o.source, *o.random_weights)
+          ? OpenRandomWeights(o.source, *o.random_weights, policy_text,
+                              o.policy)
           : OpenCheckpoint(o.source, {.ignore_index = o.ignore_index}));
   for (const std::string& note : checkpoint->notes()) log(note);
   DS_ASSIGN_OR_RETURN(
       const ModelDescription model,
-      DescribeModel(*checkpoint, {.assume_tied = o.assume_tied,
+      DescribeModel(*checkpoint, {.policy_text = policy_text,
+                                  .policy_name = o.policy,
+                                  .injection = o.injection,
+                                  .assume_tied = o.assume_tied,
                                   .trust_lm_head = o.trust_lm_head}));
   for (const std::string& note : model.notes) log(note);
 
@@ -239,7 +253,13 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
                                              model.vocab_size, o.log));
   contents.options = EffectiveOptions(o, ceilings, result.dtype);
   contents.coverage = CoverageJson(model.coverage);
-  contents.source = SourceBlob(graphs.unsliced, *checkpoint, contents.options);
+  if (!model.policy_text.empty()) {
+    DS_ASSIGN_OR_RETURN(contents.policy, json::Parse(model.policy_text));
+    for (const std::string& line : model.decisions) {
+      contents.decisions.push_back(line);
+    }
+  }
+  contents.source = SourceBlob(graphs.unsliced, *checkpoint, contents);
 
   std::vector<const Graph*> ranks;
   for (const Graph& g : graphs.ranks) ranks.push_back(&g);

@@ -38,6 +38,8 @@ struct CompileOptions {
   bool ignore_index = false;
   bool assume_tied = false;
   bool trust_lm_head = false;
+  std::string policy;     // a policy file; empty: by the config
+  std::string injection;  // as of ParseInjection
   std::string tiktoken_pattern;  // empty: by the names of the files
 
   std::string dump_ir, dump_filter, stop_after;

@@ -6,7 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "compiler/auto_policy.h"
 #include "compiler/config_support.h"
+#include "compiler/injection.h"
 #include "compiler/model_attributes.h"
 #include "compiler/model_weights.h"
 #include "compiler/policy.h"
@@ -49,16 +51,65 @@ const ModelWeight* ModelDescription::FindWeight(absl::string_view name) const {
 
 namespace {
 
+// A user's policy, the one that the config names, or an automatic one.
+absl::StatusOr<const Policy*> ChoosePolicy(const Checkpoint& checkpoint,
+                                           const DescribeOptions& options,
+                                           const Injection& injection,
+                                           Policy* own,
+                                           ModelDescription* model) {
+  if (!options.policy_text.empty()) {
+    DS_ASSIGN_OR_RETURN(
+        *own, ParsePolicyFile(options.policy_text, options.policy_name));
+    model->policy_text = options.policy_text;
+    return own;
+  }
+  absl::StatusOr<const Policy*> named = MatchPolicy(checkpoint.config());
+  if (!absl::IsUnimplemented(named.status())) return named;
+  absl::StatusOr<AutoPolicy> made = MakeAutoPolicy(checkpoint, injection);
+  if (!made.ok()) {
+    return absl::Status(
+        made.status().code(),
+        absl::StrCat(named.status().message(),
+                     "; nor by the tensors' names: ", made.status().message()));
+  }
+  DS_ASSIGN_OR_RETURN(*own, ParsePolicyFile(made->text, "automatic"));
+  model->policy_text = made->text;
+  model->decisions = made->decisions;
+  const std::string message(named.status().message());
+  const size_t list = message.find("; allowed: ");
+  const size_t nearest = message.rfind("; the nearest");
+  model->notes.push_back(absl::StrCat(
+      message.substr(0, list), ", which no policy names",
+      nearest == std::string::npos ? "" : message.substr(nearest),
+      "; one was made of the tensors' names: compare with a reference before "
+      "you trust it (report.json: policy)"));
+  for (const std::string& line : made->decisions) {
+    model->notes.push_back(absl::StrCat("automatic: ", line));
+  }
+  return own;
+}
+
 absl::StatusOr<ModelDescription> Describe(const Checkpoint& checkpoint,
                                           const DescribeOptions& options) {
   const json::Value& config = checkpoint.config();
   DS_RETURN_IF_ERROR(CheckConfigSupported(config));
-  DS_ASSIGN_OR_RETURN(const Policy* policy, MatchPolicy(config));
+  DS_ASSIGN_OR_RETURN(const Injection injection,
+                      ParseInjection(options.injection));
   ModelDescription model;
+  Policy own;  // of a user, or automatic
+  DS_ASSIGN_OR_RETURN(
+      const Policy* policy,
+      ChoosePolicy(checkpoint, options, injection, &own, &model));
   ModelFlags flags;
   DS_RETURN_IF_ERROR(DescribeAttributes(*policy, config, &model, &flags));
   DS_RETURN_IF_ERROR(
       ResolveWeights(*policy, flags, checkpoint, options, &model));
+  if (!injection.empty()) {
+    DS_RETURN_IF_ERROR(CheckInjection(injection, model));
+    model.notes.push_back(absl::StrCat(
+        "--injection: the row-parallel linears of ", model.family,
+        " are those of ", injection.block, ", all others are column-parallel"));
+  }
   DS_RETURN_IF_ERROR(NoteConfig(config, model.vocab_size, &model.notes));
   model.dtype = OwnDType(checkpoint);
   return model;

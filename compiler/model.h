@@ -137,11 +137,21 @@ struct ModelDescription {
   // Things a user should know, in order.
   std::vector<std::string> notes;
 
+  // Of a user's or an automatic policy: its text, and what the latter decided.
+  std::string policy_text;
+  std::vector<std::string> decisions;
+
   // nullptr when there is none of that name.
   const ModelWeight* FindWeight(absl::string_view name) const;
 };
 
 struct DescribeOptions {
+  // The text of a policy that is taken whatever the config's architecture, and
+  // the name that errors call it by; empty: the one that matches, else an
+  // automatic one (auto_policy.h).
+  std::string policy_text, policy_name;
+  // As of ParseInjection; empty: none.
+  std::string injection;
   // A head that is absent is the embedding although the config says otherwise.
   bool assume_tied = false;
   // A head that differs from the embedding is used although the config says

@@ -118,6 +118,11 @@ json::Value ReportJson(const std::vector<RankWork>& ranks,
   json::Value report = json::Value::Object();
   report.Set("schema_version", 1);
   report.Set("coverage", contents.coverage);
+  if (!contents.policy.is_null()) report.Set("policy", contents.policy);
+  if (!contents.decisions.empty()) {
+    json::Value& list = report.Set("decisions", json::Value::Array());
+    for (const std::string& line : contents.decisions) list.Add(line);
+  }
   json::Value quantised = json::Value::Array();
   for (size_t i = 0; i < ranks[0].graph->weights().size(); ++i) {
     const Weight& w = *ranks[0].graph->weights()[i];

@@ -59,6 +59,10 @@ struct PlanContents {
   std::string source;    // opaque to the runtime; see compile.cc
   json::Value options;   // effective compile options, for provenance
   json::Value coverage;  // of the checkpoint, for report.json
+  // A user's or an automatic policy, null for one that is built in; and what the
+  // automatic one decided.
+  json::Value policy;
+  std::vector<std::string> decisions;
 };
 
 struct WriteOptions {

@@ -214,6 +214,18 @@ absl::StatusOr<Policy> ParsePolicy(absl::string_view text,
   return policy;
 }
 
+absl::StatusOr<Policy> ParsePolicyFile(absl::string_view text,
+                                       absl::string_view name) {
+  absl::StatusOr<Policy> policy = Read(text);
+  if (!policy.ok()) return Annotate(policy.status(), name);
+  if (policy->architectures.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": architectures: found none; allowed: a list of "
+                           "at least one name"));
+  }
+  return policy;
+}
+
 const std::vector<Policy>& AllPolicies() {
   static const std::vector<Policy>* const policies = ReadEmbedded();
   return *policies;

@@ -61,6 +61,10 @@ struct Policy {
 absl::StatusOr<Policy> ParsePolicy(absl::string_view text,
                                    absl::string_view file);
 
+// The same of a user's file, or of text that is no file, by its own name.
+absl::StatusOr<Policy> ParsePolicyFile(absl::string_view text,
+                                       absl::string_view name);
+
 // The families that are built in, sorted by name.
 const std::vector<Policy>& AllPolicies();
 

@@ -51,9 +51,14 @@ SyntheticTensor ValuesOf(const WeightPattern& pattern,
   return out;
 }
 
-absl::StatusOr<std::vector<TensorInfo>> ListTensors(const json::Value& config) {
+// `given` instead of the policy that the config names, if any.
+absl::StatusOr<std::vector<TensorInfo>> ListTensors(const Policy* given,
+                                                    const json::Value& config) {
   DS_RETURN_IF_ERROR(CheckConfigSupported(config));
-  DS_ASSIGN_OR_RETURN(const Policy* policy, MatchPolicy(config));
+  const Policy* policy = given;
+  if (policy == nullptr) {
+    DS_ASSIGN_OR_RETURN(policy, MatchPolicy(config));
+  }
   ModelDescription model;
   ModelFlags flags;
   DS_RETURN_IF_ERROR(DescribeAttributes(*policy, config, &model, &flags));
@@ -87,8 +92,15 @@ absl::StatusOr<std::vector<TensorInfo>> ListTensors(const json::Value& config) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenRandomWeights(
-    const std::string& path, uint64_t seed) {
-  return OpenSyntheticCheckpoint(path, seed, ListTensors);
+    const std::string& path, uint64_t seed, const std::string& policy_text,
+    const std::string& policy_name) {
+  Policy own;
+  if (!policy_text.empty()) {
+    DS_ASSIGN_OR_RETURN(own, ParsePolicyFile(policy_text, policy_name));
+  }
+  return OpenSyntheticCheckpoint(path, seed, [&](const json::Value& config) {
+    return ListTensors(policy_text.empty() ? nullptr : &own, config);
+  });
 }
 
 }  // namespace deepslice

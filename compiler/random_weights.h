@@ -16,9 +16,11 @@ namespace deepslice {
 // torch_dtype (or dtype) says, else float32. Norm scales lie in [0.75, 1.25),
 // biases in [-1/16, 1/16); matrices have a standard deviation within sqrt(2) of
 // 1 / sqrt(their inputs). Errors: OpenSyntheticCheckpoint's and those that
-// DescribeModel has for a config.
+// DescribeModel has for a config. The policy as in DescribeOptions, but never an
+// automatic one, which takes tensors to make.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenRandomWeights(
-    const std::string& path, uint64_t seed);
+    const std::string& path, uint64_t seed, const std::string& policy_text = "",
+    const std::string& policy_name = "");
 
 }  // namespace deepslice
 

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "compiler/compile.h"
 #include "compiler/dtype_option.h"
+#include "compiler/injection.h"
 #include "compiler/jit/jit.h"
 #include "compiler/jit/nvrtc.h"
 #include "compiler/pipeline.h"
@@ -55,6 +56,24 @@ void AddSourceFlags(CLI::App& app, CompileOptions& o) {
   app.add_flag("--trust-lm-head", o.trust_lm_head,
                "A head that differs from the embedding counts, although the "
                "config ties them");
+  app.add_option("--policy", o.policy,
+                 "A model family as data, taken whatever config.json says of "
+                 "the architecture: see compiler/MODELS.md; default the "
+                 "built-in one that it names, else one made of the tensors' "
+                 "names")
+      ->type_name("FILE");
+  app.add_option("--injection", o.injection,
+                 "Row-parallel linears as DeepSpeed's injection_policy names "
+                 "them, all others being column-parallel: "
+                 "'LlamaDecoderLayer=self_attn.o_proj,mlp.down_proj'; default "
+                 "those of the policy")
+      ->type_name("BLOCK=NAMES")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            const absl::Status status = ParseInjection(text).status();
+            return status.ok() ? std::string() : std::string(status.message());
+          },
+          ""));
   app.add_option("--tiktoken-pattern", o.tiktoken_pattern,
                  "How a tokenizer of ranks cuts its text, where its name does "
                  "not say it: gpt2, cl100k_base, o200k_base, llama3, qwen")

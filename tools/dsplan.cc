@@ -23,6 +23,7 @@
 #include "tools/plan_explain.h"
 #include "tools/plan_html.h"
 #include "tools/plan_inspect.h"
+#include "tools/plan_source.h"
 #include "tools/plan_verify.h"
 #include "tools/plan_view.h"
 #include "tools/version.h"
@@ -179,9 +180,16 @@ absl::Status Verify(const Options& o) {
   if (o.against.empty()) return absl::OkStatus();
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
                       OpenCheckpoint(o.against));
+  // As it was compiled, where the policy is not built in.
+  const json::Value source = PlanSource(ranks[0]);
+  const json::Value* policy = source.Find("policy");
+  const std::string policy_text =
+      policy == nullptr ? "" : json::Write(*policy);
   DS_ASSIGN_OR_RETURN(
       const ModelDescription model,
-      DescribeModel(*checkpoint, {.assume_tied = o.assume_tied,
+      DescribeModel(*checkpoint, {.policy_text = policy_text,
+                                  .policy_name = "the plan's policy",
+                                  .assume_tied = o.assume_tied,
                                   .trust_lm_head = o.trust_lm_head}));
   if (model.vocab_size != ranks[0].fb().vocab_size()) {
     return absl::InvalidArgumentError(absl::StrFormat(

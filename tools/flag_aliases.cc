@@ -14,6 +14,8 @@ constexpr FlagAlias kAliases[] = {
     {"dtype", "--quantization"},
     {"dtype", "--quantize"},
     {"frequency-penalty", "--sampling-frequency-penalty"},
+    {"injection", "--injection-dict"},
+    {"injection", "--injection-policy"},
     {"kv-block", "--block-size"},
     {"kv-block", "--tokens-per-block"},
     {"max-batch", "--max-batch-size"},

@@ -12,6 +12,7 @@
 #include "schema/encoding.h"
 #include "tools/command_line.h"
 #include "tools/line_diff.h"
+#include "tools/plan_source.h"
 #include "tools/plan_view.h"
 #include "tools/weight_diff.h"
 
@@ -147,11 +148,8 @@ class Differ {
 
   // The graph before slicing, as the plan keeps it for its tools.
   static std::vector<std::string> GraphLines(const Plan& plan) {
-    if (plan.fb().source() == nullptr) return {};
-    const auto* bytes = plan.fb().source();
-    const auto parsed = json::Parse(absl::string_view(
-        reinterpret_cast<const char*>(bytes->data()), bytes->size()));
-    const Value* ir = parsed.ok() ? parsed->Find("ir") : nullptr;
+    const Value source = PlanSource(plan);
+    const Value* ir = source.Find("ir");
     if (ir == nullptr || !ir->is_string()) return {};
     return absl::StrSplit(ir->as_string(), '\n');
   }

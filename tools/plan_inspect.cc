@@ -12,6 +12,7 @@
 #include "schema/ops.h"
 #include "schema/roles.h"
 #include "tools/plan_inspect_gpu.h"
+#include "tools/plan_source.h"
 
 namespace deepslice {
 namespace {
@@ -259,6 +260,10 @@ json::Value InspectRank(const Plan& plan, const json::Value& manifest) {
   if (const json::Value* provenance = manifest.Find("provenance")) {
     v.Set("provenance", *provenance);
   }
+  const json::Value source = PlanSource(plan);
+  for (absl::string_view key : {"policy", "decisions"}) {
+    if (const json::Value* found = source.Find(key)) v.Set(key, *found);
+  }
   return v;
 }
 
@@ -278,6 +283,14 @@ std::string InspectText(const json::Value& v) {
                             Text(s, "name"), Text(s, "bytes"),
                             Text(s, "sha256"));
     }
+  }
+  if (const json::Value* decisions = v.Find("decisions")) {
+    absl::StrAppend(&out, "\nautomatic policy, from the tensors' names:\n");
+    for (const json::Value& line : decisions->items()) {
+      absl::StrAppend(&out, "  ", line.as_string(), "\n");
+    }
+  } else if (v.Find("policy") != nullptr) {
+    absl::StrAppend(&out, "\npolicy of the user's (--policy); --json prints it\n");
   }
   const json::Value& memory = *v.Find("memory");
   const bool cpu = memory.Find("slots") != nullptr;
