@@ -1,6 +1,7 @@
 // Chat templates against Jinja2's output, origins of text, bounds, errors.
 #include "runtime/text/chat_template.h"
 
+#include <ctime>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -269,6 +270,43 @@ TEST(ChatTemplate, BoundsNestingOfTheSource) {
   EXPECT_FALSE(ChatTemplate::Parse(std::string(2 << 20, 'x')).ok());
   DS_ASSERT_OK(ChatTemplate::Parse(
       absl::StrCat("{{ 1", repeat(" + 1", 150), repeat(" ~ 1", 20), "}}")));
+}
+
+TEST(ChatTemplate, TextMethodsTakeTimeInProportionToTheirTexts) {
+  // Each was quadratic: a search that fails late at every place, characters to
+  // strip that are looked through, words that are taken off one by one.
+  for (const char* text :
+       {"{{ ('a' * 4000000).find('a' * 2000000 ~ 'b') }}",
+        "{{ ('a' * 4000000).rfind('b' ~ 'a' * 2000000) }}",
+        "{{ ('a' * 4000000).count('a' * 2000000 ~ 'b') }}",
+        "{{ ('a' * 2000000 ~ 'b') in 'a' * 4000000 }}",
+        "{{ ('a' * 4000000).replace('a' * 2000000 ~ 'b', 'c') | length }}",
+        "{{ ('a' * 4000000).split('a' * 2000000 ~ 'b') | length }}",
+        "{{ ('a' * 4000000).rsplit('b' ~ 'a' * 2000000) | length }}",
+        "{{ ('a' * 4000000).partition('a' * 2000000 ~ 'b')[0] | length }}",
+        "{{ ('b' * 2000000).strip('a' * 2000000 ~ 'b') }}",
+        "{{ ('b' * 2000000) | trim('a' * 2000000 ~ 'b') }}",
+        "{{ ('a ' * 500000).rsplit() | length }}",
+        "{% set a = 'a' * 1000000 ~ 'b' %}{% set t = (a,) * 1000 %}"
+        "{{ (a ~ 'c').endswith(t) }}{{ ('a' * 1000000 ~ 'c').startswith(t) }}",
+        "{% set a = 'a' * 1000000 %}"
+        "{% for i in ([a ~ 1, a ~ 2, a ~ 3, a ~ 4] * 4000) | unique %}"
+        "{% endfor %}"}) {
+    DS_ASSERT_OK_AND_ASSIGN(const auto t, ChatTemplate::Parse(text));
+    const std::clock_t start = std::clock();
+    const absl::Status status = t->Render({}, {}).status();
+    EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status))
+        << text << " " << status;
+    EXPECT_LT(std::clock() - start, 3 * CLOCKS_PER_SEC) << text;
+  }
+  // As Python has them.
+  DS_ASSERT_OK_AND_ASSIGN(
+      const auto t,
+      ChatTemplate::Parse("{{ ' a  b c '.rsplit() }}{{ ' a  b c '.rsplit(none, "
+                          "1) }}{{ '-a--b-'.rsplit('-', 2) }}"
+                          "{{ 'xaxa'.rfind('xa') }}{{ 'aaa'.rsplit('aa') }}"));
+  DS_ASSERT_OK_AND_ASSIGN(const std::string text, RenderText(*t, {}));
+  EXPECT_EQ(text, "['a', 'b', 'c'][' a  b', 'c']['-a-', 'b', '']2['a', '']");
 }
 
 TEST(ChatTemplate, AThousandMessagesAreWithinTheBounds) {

@@ -33,6 +33,9 @@ ValueOr TemplateRunner::Eval(const Expr& e, Scope& scope) {
       return MapLiteral(e, scope);
     case Expr::Kind::kAttribute: {
       DS_ASSIGN_OR_RETURN(const Value v, Eval(*e.args[0], scope));
+      if (v.is_map() || v.kind() == Value::Kind::kNamespace) {
+        DS_RETURN_IF_ERROR(At(e.line, meter_.Charge(v.as_map().size() / 16)));
+      }
       return Located(e.line, TemplateAttribute(v, e.name));
     }
     case Expr::Kind::kIndex:

@@ -30,6 +30,8 @@ ValueOr Trim(const Call& c) {
   if (const Value* v = c.Given(0, "chars")) {
     if (!v->is_string()) return c.Bad("chars must be a string");
     chars = v->as_string().text;
+    // They are sorted.
+    DS_RETURN_IF_ERROR(c.meter.Charge(chars->size() / 16));
   }
   return c.String(StripText(text, true, true, chars));
 }

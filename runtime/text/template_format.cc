@@ -108,7 +108,8 @@ absl::StatusOr<MarkedText> Integer(const Value& v, const Spec& spec,
       break;
     case 'x':
     case 'X':
-      body = absl::StrFormat(spec.kind == 'x' ? "%x" : "%X", magnitude);
+      body = spec.kind == 'x' ? absl::StrFormat("%x", magnitude)
+                              : absl::StrFormat("%X", magnitude);
       break;
     case 'o':
       body = absl::StrFormat("%o", magnitude);
@@ -134,6 +135,17 @@ absl::StatusOr<MarkedText> Integer(const Value& v, const Spec& spec,
     prefix = absl::StrCat("0", std::string(1, spec.kind));
   }
   return Number(i < 0, prefix, body, spec, meter);
+}
+
+// As printf has it: kind e, f or g, in either case.
+std::string Printed(bool alternate, char kind, int digits, double d) {
+  const std::string format =
+      absl::StrCat("%", alternate ? "#" : "", ".*", std::string(1, kind));
+  std::string out;
+  const bool known =
+      absl::FormatUntyped(&out, absl::UntypedFormatSpec(format),
+                          {absl::FormatArg(digits), absl::FormatArg(d)});
+  return known ? out : "";
 }
 
 absl::StatusOr<MarkedText> Real(const Value& v, const Spec& spec,
@@ -180,26 +192,19 @@ absl::StatusOr<MarkedText> Real(const Value& v, const Spec& spec,
   } else if (kind == '%') {
     body = absl::StrFormat("%.*f%%", digits, magnitude * 100);
   } else {
-    const bool alternate = spec.alternate;
     switch (kind) {
       case 'e':
-        body = absl::StrFormat(alternate ? "%#.*e" : "%.*e", digits, magnitude);
-        break;
       case 'E':
-        body = absl::StrFormat(alternate ? "%#.*E" : "%.*E", digits, magnitude);
-        break;
       case 'f':
       case 'F':
-        body = absl::StrFormat(alternate ? "%#.*f" : "%.*f", digits, magnitude);
+        body = Printed(spec.alternate, kind, digits, magnitude);
         break;
       case 'g':
       case 'n':
-        body = absl::StrFormat(alternate ? "%#.*g" : "%.*g",
-                               std::max(digits, 1), magnitude);
+        body = Printed(spec.alternate, 'g', std::max(digits, 1), magnitude);
         break;
       case 'G':
-        body = absl::StrFormat(alternate ? "%#.*G" : "%.*G",
-                               std::max(digits, 1), magnitude);
+        body = Printed(spec.alternate, 'G', std::max(digits, 1), magnitude);
         break;
       default:
         return Bad(v, spec);

@@ -1,6 +1,7 @@
 // Filters of the template language that give their items one by one, as they
 // are asked for: Python's generators, which are always true, have no length and
 // come to an end once.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -178,7 +179,12 @@ ValueOr Unique(const Call& c) {
           }
           DS_RETURN_IF_ERROR(meter.Charge(seen->size()));
           bool known = false;
-          for (const Value& v : *seen) known = known || v == key;
+          for (const Value& v : *seen) {
+            DS_RETURN_IF_ERROR(
+                meter.Charge(std::min(v.weight(), key.weight()) / 16));
+            known = v == key;
+            if (known) break;
+          }
           if (known) continue;
           seen->push_back(std::move(key));
           return item;

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/text/template_format.h"
 #include "runtime/text/template_functions.h"
@@ -162,8 +161,8 @@ absl::StatusOr<bool> Contains(const Value& item, const Value& container,
     case Kind::kString:
       if (!item.is_string()) return CantApply("in", item, container);
       DS_RETURN_IF_ERROR(meter.ChargeText(container.as_string().size()));
-      return absl::StrContains(container.as_string().text,
-                               item.as_string().text);
+      return FindPart(container.as_string().text, item.as_string().text, 0) !=
+             absl::string_view::npos;
     case Kind::kList:
       DS_RETURN_IF_ERROR(
           meter.Charge(container.as_list().size() + container.weight() / 16));

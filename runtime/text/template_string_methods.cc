@@ -53,6 +53,8 @@ ValueOr Strip(const Call& c) {
   if (const Value* v = c.Arg(0); v && !v->is_none()) {
     DS_ASSIGN_OR_RETURN(const MarkedText* text, c.Text(0));
     chars = text->text;
+    // They are sorted.
+    DS_RETURN_IF_ERROR(c.meter.Charge(chars->size() / 16));
   }
   return c.meter.Text(
       StripText(c.s, c.name != "rstrip", c.name != "lstrip", chars));
@@ -126,6 +128,7 @@ ValueOr StartsOrEnds(const Call& c) {
     const absl::string_view text =
         absl::string_view(c.s.text).substr(begin, end - begin);
     const absl::string_view part = choice.as_string().text;
+    DS_RETURN_IF_ERROR(c.meter.Charge(part.size() / 256));
     if (inside && (c.name == "startswith" ? absl::StartsWith(text, part)
                                           : absl::EndsWith(text, part))) {
       return Value::Bool(true);
@@ -148,7 +151,7 @@ ValueOr Find(const Call& c) {
       return Value::Int(static_cast<int64_t>(Utf8Length(text)) + 1);
     }
     int64_t n = 0;
-    for (size_t at = 0; (at = text.find(part, at)) != text.npos;
+    for (size_t at = 0; (at = FindPart(text, part, at)) != text.npos;
          at += part.size()) {
       ++n;
     }
@@ -156,8 +159,8 @@ ValueOr Find(const Call& c) {
   }
   const bool first = c.name == "find" || c.name == "index";
   const size_t at = !inside ? text.npos
-                    : first ? text.find(part)
-                            : text.rfind(part);
+                    : first ? FindPart(text, part, 0)
+                            : FindLastPart(text, part);
   if (at != text.npos) {
     return Value::Int(static_cast<int64_t>(
         Utf8Length(absl::string_view(c.s.text).substr(0, begin + at))));
@@ -186,7 +189,8 @@ ValueOr Replace(const Call& c) {
   // The result is charged before it is made.
   uint64_t places = from.empty() ? Utf8Length(c.s.text) + 1 : 0;
   const absl::string_view text = c.s.text;
-  for (size_t at = 0; !from.empty() && (at = text.find(from, at)) != text.npos;
+  for (size_t at = 0;
+       !from.empty() && (at = FindPart(text, from, at)) != text.npos;
        at += from.size()) {
     ++places;
   }
@@ -263,8 +267,8 @@ ValueOr Partition(const Call& c) {
   DS_ASSIGN_OR_RETURN(const MarkedText* separator, c.Text(0));
   if (separator->text.empty()) return c.Needs("a separator that is not empty");
   const bool left = c.name == "partition";
-  const size_t at =
-      left ? c.s.text.find(separator->text) : c.s.text.rfind(separator->text);
+  const size_t at = left ? FindPart(c.s.text, separator->text, 0)
+                         : FindLastPart(c.s.text, separator->text);
   Value::List out;
   if (at == std::string::npos) {
     out = {Value::String(""), Value::String("")};

@@ -52,6 +52,7 @@ absl::StatusOr<TemplateValue> TemplateIndex(const TemplateValue& v,
                                             const TemplateValue& index,
                                             TemplateMeter& meter) {
   if (index.is_string() && !v.is_undefined()) {
+    if (v.is_map()) DS_RETURN_IF_ERROR(meter.Charge(v.as_map().size() / 16));
     return TemplateMember(v, index.as_string().text);
   }
   if (v.is_undefined()) {

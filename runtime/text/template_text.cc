@@ -4,7 +4,9 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
+#include <string>
 
 #include "absl/strings/str_format.h"
 #include "runtime/text/python_case.h"
@@ -86,13 +88,16 @@ bool IsLineBreak(uint32_t cp) {
          cp == 0x85 || cp == 0x2028 || cp == 0x2029;
 }
 
-bool Contains(absl::string_view chars, uint32_t cp) {
+// Its code points, sorted.
+std::vector<uint32_t> SortedCharacters(absl::string_view chars) {
+  std::vector<uint32_t> out;
   for (size_t pos = 0; pos < chars.size();) {
     const CodePoint c = DecodeUtf8(chars, pos);
-    if (c.value == cp) return true;
+    out.push_back(c.value);
     pos += c.size;
   }
-  return false;
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 void AppendCodePoint(uint32_t cp, bool user, MarkedText* out) {
@@ -152,11 +157,31 @@ bool IsPythonSpace(uint32_t cp) {
   return IsWhiteSpace(cp) || (cp >= 0x1C && cp <= 0x1F);
 }
 
+size_t FindPart(absl::string_view text, absl::string_view part, size_t from) {
+  if (from > text.size()) return text.npos;
+  if (part.empty()) return from;
+  const void* found =
+      memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return text.npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
+size_t FindLastPart(absl::string_view text, absl::string_view part) {
+  if (part.size() < 2) return text.rfind(part);
+  const std::string backwards(text.rbegin(), text.rend());
+  const std::string wanted(part.rbegin(), part.rend());
+  const size_t at = FindPart(backwards, wanted, 0);
+  return at == text.npos ? at : text.size() - at - part.size();
+}
+
 MarkedText StripText(const MarkedText& s, bool left, bool right,
                      std::optional<absl::string_view> chars) {
+  std::vector<uint32_t> wanted;
+  if (chars) wanted = SortedCharacters(*chars);
   const auto strips = [&](size_t pos) {
     const uint32_t cp = DecodeUtf8(s.text, pos).value;
-    return chars ? Contains(*chars, cp) : IsPythonSpace(cp);
+    return chars ? std::binary_search(wanted.begin(), wanted.end(), cp)
+                 : IsPythonSpace(cp);
   };
   size_t begin = 0, end = s.size();
   while (left && begin < end && strips(begin)) {
@@ -186,7 +211,8 @@ std::vector<MarkedText> SplitText(const MarkedText& s,
   };
   if (separator && !from_right) {
     size_t pos = 0;
-    for (size_t at; !full() && (at = text.find(*separator, pos)) != text.npos;
+    for (size_t at;
+         !full() && (at = FindPart(text, *separator, pos)) != text.npos;
          pos = at + separator->size()) {
       out.push_back(s.Substr(pos, at));
     }
@@ -194,55 +220,54 @@ std::vector<MarkedText> SplitText(const MarkedText& s,
     return out;
   }
   if (separator) {
-    size_t end = text.size();
-    for (size_t at; !full() && end >= separator->size() &&
-                    (at = text.substr(0, end).rfind(*separator)) != text.npos;
-         end = at) {
-      out.push_back(s.Substr(at + separator->size(), end));
+    const std::string backwards(text.rbegin(), text.rend());
+    const std::string wanted(separator->rbegin(), separator->rend());
+    size_t end = text.size(), pos = 0;
+    for (size_t at; !full() && (at = FindPart(backwards, wanted, pos)) !=
+                                   std::string::npos;) {
+      pos = at + wanted.size();
+      out.push_back(s.Substr(text.size() - at, end));
+      end = text.size() - pos;
     }
     out.push_back(s.Substr(0, end));
     std::reverse(out.begin(), out.end());
     return out;
   }
-  // By white space: from the right, words are looked for backwards.
-  // The side where the words are counted from has none left over.
-  MarkedText rest = StripText(s, !from_right, from_right);
-  while (rest.size() > 0) {
-    size_t pos = from_right ? rest.size() : 0;
-    if (full()) {
-      out.push_back(rest);
-      break;
-    }
-    if (from_right && StripText(rest, true, false).size() == 0) break;
-    if (from_right) {
-      while (pos > 0) {
-        const size_t previous = PreviousUtf8(rest.text, pos);
-        if (IsPythonSpace(DecodeUtf8(rest.text, previous).value)) break;
-        pos = previous;
+  // By white space. The side where the words are counted from has none left
+  // over. Not a substring for what is left at each word: that is quadratic.
+  const MarkedText rest = StripText(s, !from_right, from_right);
+  const auto space_at = [&](size_t pos) {
+    return IsPythonSpace(DecodeUtf8(rest.text, pos).value);
+  };
+  if (from_right) {
+    size_t end = rest.size();
+    while (end > 0 && !full()) {
+      size_t begin = end;
+      while (begin > 0 && !space_at(PreviousUtf8(rest.text, begin))) {
+        begin = PreviousUtf8(rest.text, begin);
       }
-      out.push_back(rest.Substr(pos, rest.size()));
-      rest = StripText(rest.Substr(0, pos), false, true);
-    } else {
-      // Not a substring at each word: that would be quadratic.
-      size_t begin = 0;
-      while (pos < rest.size() && !full()) {
-        const CodePoint c = DecodeUtf8(rest.text, pos);
-        if (IsPythonSpace(c.value)) {
-          out.push_back(rest.Substr(begin, pos));
-          while (pos < rest.size() &&
-                 IsPythonSpace(DecodeUtf8(rest.text, pos).value)) {
-            pos += DecodeUtf8(rest.text, pos).size;
-          }
-          begin = pos;
-        } else {
-          pos += c.size;
-        }
+      out.push_back(rest.Substr(begin, end));
+      for (end = begin; end > 0 && space_at(PreviousUtf8(rest.text, end));) {
+        end = PreviousUtf8(rest.text, end);
       }
-      if (begin < rest.size()) out.push_back(rest.Substr(begin, rest.size()));
-      break;
     }
+    if (end > 0) out.push_back(rest.Substr(0, end));
+    std::reverse(out.begin(), out.end());
+    return out;
   }
-  if (from_right) std::reverse(out.begin(), out.end());
+  size_t begin = 0;
+  for (size_t pos = 0; pos < rest.size() && !full();) {
+    if (!space_at(pos)) {
+      pos += DecodeUtf8(rest.text, pos).size;
+      continue;
+    }
+    out.push_back(rest.Substr(begin, pos));
+    while (pos < rest.size() && space_at(pos)) {
+      pos += DecodeUtf8(rest.text, pos).size;
+    }
+    begin = pos;
+  }
+  if (begin < rest.size()) out.push_back(rest.Substr(begin, rest.size()));
   return out;
 }
 
@@ -277,7 +302,7 @@ MarkedText ReplaceText(const MarkedText& s, absl::string_view from,
       pos += size;
     }
   } else {
-    for (size_t at; count != 0 && (at = text.find(from, pos)) != text.npos;
+    for (size_t at; count != 0 && (at = FindPart(text, from, pos)) != text.npos;
          pos = at + from.size(), --count) {
       out.Append(s.Substr(pos, at));
       out.Append(to);

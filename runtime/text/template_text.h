@@ -17,6 +17,11 @@ bool IsPythonSpace(uint32_t cp);
 // \w of Python's re for one code point: alphanumeric, or an underscore.
 bool IsPythonWord(uint32_t cp);
 
+// text.find(part, from) and text.rfind(part), in linear time: std's are
+// quadratic for texts and parts that are nearly the same over and over.
+size_t FindPart(absl::string_view text, absl::string_view part, size_t from);
+size_t FindLastPart(absl::string_view text, absl::string_view part);
+
 // Takes white space, or the code points of `chars`, off the ends.
 MarkedText StripText(const MarkedText& s, bool left, bool right,
                      std::optional<absl::string_view> chars = std::nullopt);
