@@ -90,6 +90,9 @@ void AddedTokenMatcher::Split(
     absl::FunctionRef<bool(const AddedToken&, size_t, size_t)> accept,
     std::vector<AddedSegment>* out) const {
   size_t done = 0;  // end of the last segment
+  // Where the white space after a token ends that took it; tokens of white
+  // space inside it end there too.
+  size_t space_end = 0;
   if (!entries_.empty()) {
     for (size_t pos = 0; pos < text.size();) {
       const uint8_t lead = text[pos];
@@ -106,7 +109,10 @@ void AddedTokenMatcher::Split(
                                    StartsWithWord(text.substr(end)))) {
         continue;
       }
-      if (e->token.rstrip) end = WhiteSpaceAfter(text, end);
+      if (e->token.rstrip) {
+        if (end > space_end) space_end = WhiteSpaceAfter(text, end);
+        end = space_end;
+      }
       if (e->token.lstrip) {
         begin = std::max(WhiteSpaceBefore(text, begin, done), done);
         if (begin >= end) continue;  // the last one took all of it

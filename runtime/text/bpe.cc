@@ -13,6 +13,7 @@ namespace deepslice {
 namespace {
 
 using token_model::kSpaceSymbol;
+constexpr uint32_t kSpaceCp = 0x2581;
 
 constexpr uint64_t kEmpty = UINT64_MAX;
 // Below this many symbols a scan over all ranks beats the heap.
@@ -87,17 +88,18 @@ bool Bpe::CanCut() const {
       token_model::Find(spec_, index_, kSpaceSymbol) < 0) {
     return false;
   }
-  const auto text = [&](int32_t symbol) {
-    std::string out;
-    if (symbol < spec_.vocab_size()) return std::string(spec_.token(symbol));
-    AppendUtf8(spec_.extra_symbols[symbol - spec_.vocab_size()], &out);
-    return out;
+  const auto starts = [&](int32_t symbol) {
+    return symbol < spec_.vocab_size()
+               ? absl::StartsWith(spec_.token(symbol), kSpaceSymbol)
+               : spec_.extra_symbols[symbol - spec_.vocab_size()] == kSpaceCp;
+  };
+  const auto ends = [&](int32_t symbol) {
+    return symbol < spec_.vocab_size()
+               ? absl::EndsWith(spec_.token(symbol), kSpaceSymbol)
+               : spec_.extra_symbols[symbol - spec_.vocab_size()] == kSpaceCp;
   };
   for (const BpeMerge& m : spec_.merges) {
-    if (absl::StartsWith(text(m.right), kSpaceSymbol) &&
-        !absl::EndsWith(text(m.left), kSpaceSymbol)) {
-      return false;
-    }
+    if (starts(m.right) && !ends(m.left)) return false;
   }
   for (int32_t id = 0; id < spec_.vocab_size(); ++id) {
     if ((spec_.token_bits[id] & kTokenUserDefined) &&

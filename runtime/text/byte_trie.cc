@@ -1,6 +1,8 @@
 // Builds the tree level by level from sorted keys.
 #include "runtime/text/byte_trie.h"
 
+#include <deque>
+
 namespace deepslice {
 
 void ByteTrie::Build(std::vector<std::pair<absl::string_view, int32_t>> keys) {
@@ -15,9 +17,11 @@ void ByteTrie::Build(std::vector<std::pair<absl::string_view, int32_t>> keys) {
     uint32_t node;
     size_t begin, end, depth;
   };
-  std::vector<Range> todo = {{0, 0, keys.size(), 0}};
-  for (size_t t = 0; t < todo.size(); ++t) {
-    Range r = todo[t];
+  // No more than a level at a time: a trie of long keys has many.
+  std::deque<Range> todo = {{0, 0, keys.size(), 0}};
+  while (!todo.empty()) {
+    Range r = todo.front();
+    todo.pop_front();
     while (r.begin < r.end && keys[r.begin].first.size() == r.depth) {
       if (nodes_[r.node].value < 0) nodes_[r.node].value = keys[r.begin].second;
       ++r.begin;

@@ -1,8 +1,11 @@
 // Walks a double array as the Darts-clone library lays it out.
 #include "runtime/text/charsmap.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/text/utf8.h"
+#include "schema/base/limits.h"
 
 namespace deepslice {
 namespace {
@@ -53,6 +56,15 @@ absl::StatusOr<Charsmap> Charsmap::Parse(absl::string_view blob) {
         "the compiled character map gives text that is not UTF-8: copy the "
         "file again");
   }
+  for (size_t begin = 0; begin < strings.size();) {
+    const size_t end = strings.find('\0', begin);
+    if (end - begin > static_cast<size_t>(limits::kTokenBytes)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the compiled character map gives a text of ", end - begin,
+          " bytes; at most ", limits::kTokenBytes, " are allowed"));
+    }
+    begin = end + 1;
+  }
   // Every unit that is marked as a value is one, or is never reached.
   map.strings_ = std::string(strings);
   return map;
@@ -62,7 +74,9 @@ bool Charsmap::Find(absl::string_view text, size_t pos, bool longest,
                     size_t* size, absl::string_view* replacement) const {
   bool found = false;
   uint32_t node = Offset(units_[0]);
-  for (size_t i = pos; i < text.size(); ++i) {
+  const size_t last =
+      pos + std::min<size_t>(text.size() - pos, limits::kTokenBytes);
+  for (size_t i = pos; i < last; ++i) {
     const auto byte = static_cast<uint8_t>(text[i]);
     node ^= byte;
     if (node >= units_.size()) break;

@@ -18,12 +18,14 @@ namespace deepslice {
 class Charsmap {
  public:
   // `blob`: the trie's size in bytes as 4 bytes, the trie, the strings, each
-  // ended by a zero byte. InvalidArgument for one that is cut or points
-  // outside; a walk then can't leave it, whatever its units hold.
+  // ended by a zero byte. InvalidArgument for one that is cut, points outside
+  // or holds a string longer than a token may be; a walk then can't leave it,
+  // whatever its units hold.
   static absl::StatusOr<Charsmap> Parse(absl::string_view blob);
 
   // The longest (else the shortest) rule that text[pos:] starts with: whether
-  // there is one, its size in the text and what it becomes.
+  // there is one, its size in the text and what it becomes. No rule is longer
+  // than a token may be: units that lead in a circle end there.
   bool Find(absl::string_view text, size_t pos, bool longest, size_t* size,
             absl::string_view* replacement) const;
 

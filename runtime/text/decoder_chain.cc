@@ -90,34 +90,42 @@ class Fuse final : public LinkedStage {
   std::string held_;
 };
 
+// The only step whose text may be longer than what it gets by more than a few
+// bytes.
 class Replace final : public LinkedStage {
  public:
-  Replace(const DecoderStep& step, const Regex* regex,
+  Replace(const DecoderStep& step, const Regex* regex, TextAllowance* allowance,
           std::unique_ptr<DecoderStage> next)
-      : LinkedStage(step, std::move(next)), regex_(regex) {}
+      : LinkedStage(step, std::move(next)),
+        regex_(regex),
+        allowance_(allowance) {}
   absl::Status Push(std::string piece, const DecodedToken* token) override {
-    if (regex_ == nullptr) {
-      return next_->Push(
-          absl::StrReplaceAll(piece, {{step_.pattern, step_.content}}), token);
-    }
     std::string out;
     size_t done = 0;
-    if (!piece.empty()) {
-      Regex::Matcher matcher(*regex_, piece.size());
-      DS_RETURN_IF_ERROR(
-          ForEachMatch(matcher, piece, [&](size_t begin, size_t end) {
-            out.append(piece, done, begin - done);
-            out += step_.content;
-            done = end;
-            return true;
-          }));
+    const auto replace = [&](size_t begin, size_t end) {
+      out.append(piece, done, begin - done);
+      out += step_.content;
+      done = end;
+      return out.size() <= allowance_->bytes;
+    };
+    if (regex_ == nullptr) {
+      const std::string& pattern = step_.pattern;
+      for (size_t at; (at = piece.find(pattern, done)) != piece.npos;) {
+        if (!replace(at, at + pattern.size())) break;
+      }
+    } else if (!piece.empty()) {
+      Regex::Matcher matcher(*regex_, allowance_);
+      DS_RETURN_IF_ERROR(ForEachMatch(matcher, piece, replace));
     }
+    if (done == 0 && out.empty()) return next_->Push(std::move(piece), token);
+    DS_RETURN_IF_ERROR(allowance_->Write(out.size()));
     out.append(piece, done, std::string::npos);
     return next_->Push(std::move(out), token);
   }
 
  private:
   const Regex* regex_;
+  TextAllowance* allowance_;
 };
 
 // Of each piece; after a Fuse that does not wait for the whole text, of the
@@ -280,7 +288,8 @@ absl::StatusOr<DecoderChain> DecoderChain::Create(
   return chain;
 }
 
-std::unique_ptr<DecoderStage> DecoderChain::Start(std::string* out) const {
+std::unique_ptr<DecoderStage> DecoderChain::Start(TextAllowance* allowance,
+                                                  std::string* out) const {
   std::unique_ptr<DecoderStage> next = std::make_unique<Append>(out);
   if (steps_.empty()) return std::make_unique<Join>(std::move(next));
   bool whole = false;  // some step after this one looks at the whole text
@@ -307,7 +316,7 @@ std::unique_ptr<DecoderStage> DecoderChain::Start(std::string* out) const {
         break;
       case DecoderKind::kReplace:
         next = std::make_unique<Replace>(s, steps_[i - 1].regex.get(),
-                                         std::move(next));
+                                         allowance, std::move(next));
         break;
       case DecoderKind::kStrip:
         next = std::make_unique<Strip>(s, fused && !LooksAtTheWhole(s),

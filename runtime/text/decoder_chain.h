@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/text/pcre_regex.h"
+#include "runtime/text/text_allowance.h"
 #include "runtime/text/tokenizer_spec.h"
 
 namespace deepslice {
@@ -38,9 +39,10 @@ class DecoderChain {
   static absl::StatusOr<DecoderChain> Create(
       const std::vector<DecoderStep>& steps);
 
-  // A chain at work whose last step appends to `*out`. The chain and `out`
-  // outlive it.
-  std::unique_ptr<DecoderStage> Start(std::string* out) const;
+  // A chain at work whose last step appends to `*out`. The chain, `out` and
+  // `allowance`, on which its steps draw, outlive it.
+  std::unique_ptr<DecoderStage> Start(TextAllowance* allowance,
+                                      std::string* out) const;
 
  private:
   struct Step {

@@ -3,12 +3,19 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/text/pcre_regex.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
+
+std::string ShownText(absl::string_view text) {
+  constexpr size_t kMost = 200;
+  if (text.size() <= kMost) return absl::Utf8SafeCEscape(text);
+  return absl::StrCat(absl::Utf8SafeCEscape(text.substr(0, kMost)), "...");
+}
 
 JsonAt JsonAt::Member(absl::string_view key) const {
   return {value ? value->Find(key) : nullptr,
@@ -20,11 +27,13 @@ JsonAt JsonAt::Item(size_t index) const {
 }
 
 absl::Status JsonAt::Invalid(absl::string_view what) const {
-  return absl::InvalidArgumentError(absl::StrCat(file, ": ", path, ": ", what));
+  return absl::InvalidArgumentError(
+      absl::StrCat(file, ": ", ShownText(path), ": ", what));
 }
 
 absl::Status JsonAt::NotSupported(absl::string_view what) const {
-  return absl::UnimplementedError(absl::StrCat(file, ": ", path, ": ", what));
+  return absl::UnimplementedError(
+      absl::StrCat(file, ": ", ShownText(path), ": ", what));
 }
 
 absl::Status JsonAt::Expect(json::Kind kind) const {
@@ -80,7 +89,7 @@ absl::StatusOr<std::string> JsonAt::Character(absl::string_view key) const {
   DS_ASSIGN_OR_RETURN(std::string text, String(key));
   if (text.empty() || DecodeUtf8(text, 0).size != text.size()) {
     return Member(key).Invalid(
-        absl::StrCat("is \"", text, "\"; must be one character"));
+        absl::StrCat("is \"", ShownText(text), "\"; must be one character"));
   }
   return text;
 }
@@ -94,8 +103,9 @@ absl::Status JsonAt::CheckSteps(size_t steps) const {
 
 absl::Status JsonAt::UnknownType(absl::string_view type,
                                  absl::string_view supported) const {
-  return NotSupported(absl::StrCat(
-      "type \"", type, "\" is not supported; supported are ", supported));
+  return NotSupported(absl::StrCat("type \"", ShownText(type),
+                                   "\" is not supported; supported are ",
+                                   supported));
 }
 
 absl::Status ReadJsonSequence(

@@ -46,6 +46,10 @@ struct JsonAt {
                            absl::string_view supported) const;
 };
 
+// Of a text that a file holds, what an error shows: the start, in which there
+// are no control characters.
+std::string ShownText(absl::string_view text);
+
 // Calls `read` for each item of the list `key` of a Sequence.
 absl::Status ReadJsonSequence(
     const JsonAt& at, absl::string_view key,

@@ -13,7 +13,6 @@
 #include "runtime/text/regex_matches.h"
 #include "runtime/text/utf8.h"
 #include "schema/base/limits.h"
-#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -67,6 +66,12 @@ absl::StatusOr<Normalizer> Normalizer::Create(const TokenizerSpec& spec) {
 }
 
 absl::Status Normalizer::Run(Text* text) const {
+  if (text->allowance != nullptr) return RunWithin(text->allowance, text);
+  TextAllowance own(text->view.size());
+  return RunWithin(&own, text);
+}
+
+absl::Status Normalizer::RunWithin(TextAllowance* allowance, Text* text) const {
   for (const Step& step : steps_) {
     const NormalizerStep& s = step.spec;
     const absl::string_view in = text->view;
@@ -91,7 +96,7 @@ absl::Status Normalizer::Run(Text* text) const {
                        s.Has(NormalizerStep::kStripRight), out, &first_dropped);
         break;
       case NormalizerKind::kReplace: {
-        DS_ASSIGN_OR_RETURN(changed, Replace(step, text));
+        DS_ASSIGN_OR_RETURN(changed, Replace(step, allowance, text));
         break;
       }
       case NormalizerKind::kPrepend:
@@ -99,7 +104,7 @@ absl::Status Normalizer::Run(Text* text) const {
         changed = !in.empty();
         break;
       case NormalizerKind::kCharsmap:
-        changed = ApplyCharsmap(step, text);
+        changed = ApplyCharsmap(step, allowance->bytes, text);
         break;
       case NormalizerKind::kBert:
         changed = NormalizeForBert(in, s, out, &first_dropped);
@@ -113,11 +118,12 @@ absl::Status Normalizer::Run(Text* text) const {
         changed = true;
         break;
       case NormalizerKind::kSentencePiece:
-        changed = SentencePiece(step, text);
+        changed = SentencePiece(step, allowance->bytes, text);
         break;
     }
     if (first_dropped) text->at_start = false;
     if (!changed) continue;
+    DS_RETURN_IF_ERROR(allowance->Write(out->size()));
     text->buffer.swap(text->next);
     text->view = text->buffer;
     if (text->view.size() > kMaxTextBytes) {
@@ -129,7 +135,8 @@ absl::Status Normalizer::Run(Text* text) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Normalizer::Replace(const Step& step, Text* text) {
+absl::StatusOr<bool> Normalizer::Replace(const Step& step,
+                                         TextAllowance* allowance, Text* text) {
   const absl::string_view in = text->view;
   const std::string& content = step.spec.content;
   std::string* out = &text->next;
@@ -146,7 +153,7 @@ absl::StatusOr<bool> Normalizer::Replace(const Step& step, Text* text) {
     out->append(content);
     done = end;
     any = true;
-    return out->size() <= kMaxTextBytes;
+    return out->size() <= allowance->bytes;
   };
   if (step.regex == nullptr) {
     const std::string& pattern = step.spec.pattern;
@@ -154,7 +161,7 @@ absl::StatusOr<bool> Normalizer::Replace(const Step& step, Text* text) {
       if (!replace(pos, pos + pattern.size())) break;
     }
   } else if (!in.empty()) {
-    Regex::Matcher matcher(*step.regex, in.size());
+    Regex::Matcher matcher(*step.regex, allowance);
     DS_RETURN_IF_ERROR(ForEachMatch(matcher, in, replace));
   }
   if (!any) return false;
@@ -164,7 +171,7 @@ absl::StatusOr<bool> Normalizer::Replace(const Step& step, Text* text) {
 
 // As the published tokenizers do it: of a grapheme below 6 bytes, and else of
 // each of its characters, the shortest rule that it starts with replaces all.
-bool Normalizer::ApplyCharsmap(const Step& step, Text* text) {
+bool Normalizer::ApplyCharsmap(const Step& step, uint64_t most, Text* text) {
   const absl::string_view in = text->view;
   std::string* out = &text->next;
   out->clear();
@@ -180,7 +187,7 @@ bool Normalizer::ApplyCharsmap(const Step& step, Text* text) {
     changed = true;
     return true;
   };
-  for (size_t pos = 0; pos < in.size();) {
+  for (size_t pos = 0; pos < in.size() && out->size() <= most;) {
     utf8proc_int32_t state = 0;
     CodePoint c = DecodeUtf8(in, pos);
     size_t end = pos + c.size;
@@ -196,7 +203,7 @@ bool Normalizer::ApplyCharsmap(const Step& step, Text* text) {
       c = next;
     }
     if (end - pos >= 6 || !transform(pos, end)) {
-      for (size_t i = pos; i < end;) {
+      for (size_t i = pos; i < end && out->size() <= most;) {
         const size_t size = DecodeUtf8(in, i).size;
         if (!transform(i, i + size)) out->append(in.data() + i, size);
         i += size;
@@ -207,7 +214,8 @@ bool Normalizer::ApplyCharsmap(const Step& step, Text* text) {
   return changed;
 }
 
-bool Normalizer::SentencePiece(const Step& step, Text* text) const {
+bool Normalizer::SentencePiece(const Step& step, uint64_t most,
+                               Text* text) const {
   const NormalizerStep& s = step.spec;
   const bool remove_extra = s.Has(NormalizerStep::kSpmRemoveExtra);
   const absl::string_view space =
@@ -242,7 +250,7 @@ bool Normalizer::SentencePiece(const Step& step, Text* text) const {
   const bool suffix = s.Has(NormalizerStep::kSpmSuffix);
   if (dummy && !suffix) out->append(space.data(), space.size());
   bool after_space = remove_extra;
-  for (; pos < in.size(); pos += size) {
+  for (; pos < in.size() && out->size() <= most; pos += size) {
     absl::string_view piece = prefix(pos, &size);
     while (after_space && absl::StartsWith(piece, " ")) piece.remove_prefix(1);
     if (!piece.empty()) {
@@ -262,6 +270,25 @@ bool Normalizer::SentencePiece(const Step& step, Text* text) const {
   }
   if (dummy && suffix) out->append(space.data(), space.size());
   return true;
+}
+
+absl::StatusOr<std::vector<std::string>> AddedTokenTexts(
+    const TokenizerSpec& spec, const Normalizer& normalizer) {
+  std::vector<std::string> out;
+  TextAllowance allowance;  // of all of them together
+  for (const AddedToken& token : spec.added) {
+    Normalizer::Text text;
+    text.view = spec.token(token.id);
+    if (token.normalized) {
+      text.at_start = true;
+      text.allowance = &allowance;
+      allowance.Add(text.view.size());
+      DS_RETURN_IF_ERROR(
+          Annotate(normalizer.Run(&text), "added token ", token.id));
+    }
+    out.emplace_back(text.view);
+  }
+  return out;
 }
 
 }  // namespace deepslice

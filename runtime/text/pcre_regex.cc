@@ -18,10 +18,8 @@ constexpr size_t kMaxPatternBytes = limits::kRegexBytes;
 constexpr size_t kJitStackBytes = 1 << 20;
 constexpr uint32_t kHeapLimitKib = limits::kRegexHeapBytes >> 10;
 // Steps of a first attempt; a match that needs more takes them out of the
-// matcher's whole allowance, kStepsPerMatcher + kStepsPerByte * total bytes.
+// allowance.
 constexpr uint32_t kFirstSteps = 1000;
-constexpr uint64_t kStepsPerMatcher = limits::kRegexStepsPerMatcher;
-constexpr uint64_t kStepsPerByte = limits::kRegexStepsPerByte;
 
 std::string ErrorText(int code) {
   PCRE2_UCHAR buffer[256];
@@ -53,7 +51,8 @@ struct Regex::Matcher::State {
   pcre2_match_data* data = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;  // made when the small one is not enough
-  uint64_t steps_left = 0;
+  TextAllowance own;                 // where none is given
+  TextAllowance* allowance = &own;
 
   int Match(absl::string_view text, size_t pos) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
@@ -128,11 +127,15 @@ absl::StatusOr<std::unique_ptr<Regex>> Regex::Compile(
 }
 
 Regex::Matcher::Matcher(const Regex& regex, size_t total_bytes)
+    : Matcher(regex, nullptr) {
+  state_->own = TextAllowance(total_bytes);
+}
+Regex::Matcher::Matcher(const Regex& regex, TextAllowance* allowance)
     : state_(std::make_unique<State>()) {
   state_->code = regex.code_.get();
   state_->data = pcre2_match_data_create(1, nullptr);
   state_->context = pcre2_match_context_create(nullptr);
-  state_->steps_left = kStepsPerMatcher + kStepsPerByte * total_bytes;
+  if (allowance != nullptr) state_->allowance = allowance;
   pcre2_set_match_limit(state_->context, kFirstSteps);
   pcre2_set_heap_limit(state_->context, kHeapLimitKib);
 }
@@ -172,16 +175,17 @@ absl::StatusOr<bool> Regex::Matcher::Find(absl::string_view text, size_t pos,
 absl::StatusOr<bool> Regex::Matcher::MatchSlowly(absl::string_view text,
                                                  size_t pos, size_t* end) {
   State& s = *state_;
+  uint64_t& left = s.allowance->regex_steps;
   uint64_t limit = kFirstSteps;
   int rc = PCRE2_ERROR_MATCHLIMIT;
   while (true) {
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT && s.stack == nullptr) {
       s.stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
       pcre2_jit_stack_assign(s.context, nullptr, s.stack);
-    } else if (rc == PCRE2_ERROR_MATCHLIMIT && s.steps_left > 0) {
-      limit = std::min(limit * 16, s.steps_left);
+    } else if (rc == PCRE2_ERROR_MATCHLIMIT && left > 0) {
+      limit = std::min(limit * 16, left);
       limit = std::min<uint64_t>(limit, UINT32_MAX);
-      s.steps_left -= limit;
+      left -= limit;
       pcre2_set_match_limit(s.context, static_cast<uint32_t>(limit));
     } else {
       break;

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/text/text_allowance.h"
 
 namespace deepslice {
 
@@ -32,18 +33,20 @@ class Regex {
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  // One thread's working memory for texts of `total_bytes` in all. The regex
-  // outlives it.
+  // One thread's working memory. The regex outlives it.
   class Matcher {
    public:
+    // For texts of `total_bytes` in all.
     Matcher(const Regex& regex, size_t total_bytes);
+    // Draws on what others draw on too, and which outlives it.
+    Matcher(const Regex& regex, TextAllowance* allowance);
     ~Matcher();
     Matcher(const Matcher&) = delete;
     Matcher& operator=(const Matcher&) = delete;
 
     // Whether the pattern matches valid UTF-8 `text` at exactly `pos`; then
     // *end is where the match ends. A pattern that backtracks without bound is
-    // ResourceExhausted: steps in all are linear in `total_bytes`.
+    // ResourceExhausted: steps in all are linear in the texts.
     absl::StatusOr<bool> MatchAt(absl::string_view text, size_t pos,
                                  size_t* end);
     // The first match that starts at `pos` or after it.

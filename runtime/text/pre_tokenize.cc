@@ -116,8 +116,22 @@ void CutLengths(absl::string_view text, uint32_t base, uint32_t length,
   }
 }
 
+// Makes `text`, of whose bytes the pieces are already, the text. Pieces have
+// 32 bits for a byte's place.
+absl::Status Rewritten(std::string text, TextAllowance* allowance,
+                       PreTokens* t) {
+  DS_RETURN_IF_ERROR(allowance->Write(text.size()));
+  if (text.size() > UINT32_MAX) {
+    return absl::ResourceExhaustedError(
+        "the pre-tokenized text has more than 4 GiB; encode a shorter one");
+  }
+  t->buffer = std::move(text);
+  t->text = t->buffer;
+  return absl::OkStatus();
+}
+
 // Gives each piece a leading space where it has none.
-void AddPrefixSpaces(PreTokens* t) {
+absl::Status AddPrefixSpaces(TextAllowance* allowance, PreTokens* t) {
   std::string text;
   text.reserve(t->text.size() + t->pieces.size());
   for (Piece& p : t->pieces) {
@@ -126,24 +140,23 @@ void AddPrefixSpaces(PreTokens* t) {
     text.append(t->text.data() + p.begin, p.end - p.begin);
     p = {begin, static_cast<uint32_t>(text.size())};
   }
-  t->buffer = std::move(text);
-  t->text = t->buffer;
+  return Rewritten(std::move(text), allowance, t);
 }
 
-void RewriteAsByteLevel(PreTokens* t) {
+absl::Status RewriteAsByteLevel(TextAllowance* allowance, PreTokens* t) {
   std::string text;
   for (Piece& p : t->pieces) {
     const auto begin = static_cast<uint32_t>(text.size());
     AppendByteLevel(t->text.substr(p.begin, p.end - p.begin), &text);
     p = {begin, static_cast<uint32_t>(text.size())};
   }
-  t->buffer = std::move(text);
-  t->text = t->buffer;
+  return Rewritten(std::move(text), allowance, t);
 }
 
 // Writes spaces as the symbol of the step, one more in front of a piece where
 // the step says so, and cuts before every symbol.
-void RunMetaspace(const PreTokenizerStep& s, PreTokens* t) {
+absl::Status RunMetaspace(const PreTokenizerStep& s, TextAllowance* allowance,
+                          PreTokens* t) {
   const std::string& symbol = s.pattern;
   std::string text;
   text.reserve(t->text.size() + t->text.size() / 4 + symbol.size());
@@ -156,7 +169,8 @@ void RunMetaspace(const PreTokenizerStep& s, PreTokens* t) {
                       (s.prepend_scheme == PrependScheme::kFirst &&
                        t->at_start && p.begin == 0);
     if (here && in[0] != ' ' && !absl::StartsWith(in, symbol)) text += symbol;
-    for (size_t pos = 0; pos < in.size();) {
+    // Beyond what it may write there is only the error.
+    for (size_t pos = 0; pos < in.size() && text.size() <= allowance->bytes;) {
       const bool space = in[pos] == ' ';
       if (!space && !absl::StartsWith(in.substr(pos), symbol)) {
         text.push_back(in[pos++]);
@@ -173,8 +187,7 @@ void RunMetaspace(const PreTokenizerStep& s, PreTokens* t) {
     pieces.push_back({begin, static_cast<uint32_t>(text.size())});
   }
   t->pieces = std::move(pieces);
-  t->buffer = std::move(text);
-  t->text = t->buffer;
+  return Rewritten(std::move(text), allowance, t);
 }
 
 // Cuts at every match and at every border of matches, without the lists that
@@ -250,12 +263,13 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(
   return p;
 }
 
-absl::Status PreTokenizer::Cut(const Step& step, PreTokens* out) {
+absl::Status PreTokenizer::Cut(const Step& step, TextAllowance* allowance,
+                               PreTokens* out) {
   const PreTokenizerStep& spec = step.spec;
   std::vector<Piece> cut;
   cut.reserve(out->text.size() / 4 + 4);
   std::optional<Regex::Matcher> matcher;
-  if (step.regex) matcher.emplace(*step.regex, out->text.size());
+  if (step.regex) matcher.emplace(*step.regex, allowance);
   const bool isolated = spec.kind == PreTokenizerKind::kByteLevel ||
                         spec.behavior == SplitBehavior::kIsolated;
   SplitMatches matches;
@@ -325,19 +339,30 @@ absl::Status PreTokenizer::Cut(const Step& step, PreTokens* out) {
 absl::Status PreTokenizer::Run(PreTokens* out) const {
   out->pieces.clear();
   if (out->text.empty()) return absl::OkStatus();
+  if (out->allowance != nullptr) return RunWithin(out->allowance, out);
+  TextAllowance own(out->text.size());
+  return RunWithin(&own, out);
+}
+
+absl::Status PreTokenizer::RunWithin(TextAllowance* allowance,
+                                     PreTokens* out) const {
   out->pieces.push_back({0, static_cast<uint32_t>(out->text.size())});
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     const bool byte_level = step.spec.kind == PreTokenizerKind::kByteLevel;
     if (step.spec.kind == PreTokenizerKind::kMetaspace) {
-      RunMetaspace(step.spec, out);
+      DS_RETURN_IF_ERROR(RunMetaspace(step.spec, allowance, out));
       continue;
     }
-    if (byte_level && step.spec.add_prefix_space) AddPrefixSpaces(out);
-    if (!byte_level || step.spec.use_regex) {
-      DS_RETURN_IF_ERROR(Cut(step, out));
+    if (byte_level && step.spec.add_prefix_space) {
+      DS_RETURN_IF_ERROR(AddPrefixSpaces(allowance, out));
     }
-    if (byte_level && i + 1 < steps_.size()) RewriteAsByteLevel(out);
+    if (!byte_level || step.spec.use_regex) {
+      DS_RETURN_IF_ERROR(Cut(step, allowance, out));
+    }
+    if (byte_level && i + 1 < steps_.size()) {
+      DS_RETURN_IF_ERROR(RewriteAsByteLevel(allowance, out));
+    }
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/text/pcre_regex.h"
 #include "runtime/text/split_scanner.h"
+#include "runtime/text/text_allowance.h"
 #include "runtime/text/tokenizer_spec.h"
 
 namespace deepslice {
@@ -29,6 +30,8 @@ struct PreTokens {
   std::vector<Piece> pieces;
   // Whether text[0] is where the whole input starts.
   bool at_start = false;
+  // Of the call that this text is a part of; null: of this text alone.
+  TextAllowance* allowance = nullptr;
 };
 
 // The steps of a spec, with their patterns compiled. Immutable, thread-safe.
@@ -43,7 +46,8 @@ class PreTokenizer {
   // alphabet: the last step is ByteLevel. Elsewhere that step rewrites text.
   bool raw_bytes() const { return raw_bytes_; }
 
-  // Cuts out->text, which is valid UTF-8, into out->pieces.
+  // Cuts out->text, which is valid UTF-8, into out->pieces. ResourceExhausted
+  // when a pattern backtracks without bound or steps make too much of the text.
   absl::Status Run(PreTokens* out) const;
 
  private:
@@ -53,7 +57,9 @@ class PreTokenizer {
     SplitScanner scanner = nullptr;      // matches as the regex, faster
   };
   // Cuts the pieces where the step's matches begin and end.
-  static absl::Status Cut(const Step& step, PreTokens* out);
+  static absl::Status Cut(const Step& step, TextAllowance* allowance,
+                          PreTokens* out);
+  absl::Status RunWithin(TextAllowance* allowance, PreTokens* out) const;
 
   std::vector<Step> steps_;
   bool raw_bytes_ = false;

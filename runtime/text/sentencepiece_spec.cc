@@ -97,6 +97,7 @@ void AddDecoders(const SentencePieceModel& model, ControlTokens control,
 
 absl::Status AddPieces(const SentencePieceModel& model, ControlTokens control,
                        TokenizerBuilder* builder) {
+  builder->Expect(model.pieces.size());
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const SentencePieceModel::Piece& p = model.pieces[i];
     const auto id = static_cast<int64_t>(i);

@@ -32,6 +32,7 @@ class TableDecoding final : public Tokenizer::Decoding {
       special = renamed->second.special;
     }
     if (bits == 0 || (skip_special_ && special)) return absl::OkStatus();
+    allowance_.Add(token.text.size());
     DS_RETURN_IF_ERROR(chain_->Push(std::string(token.text), &token));
     Write(out);
     return absl::OkStatus();
@@ -48,7 +49,8 @@ class TableDecoding final : public Tokenizer::Decoding {
  private:
   void Restart() {
     written_.clear();
-    chain_ = tokenizer_.decoders_.Start(&written_);
+    allowance_ = TextAllowance();
+    chain_ = tokenizer_.decoders_.Start(&allowance_, &written_);
   }
   // Steps keep text valid; a vocabulary from a damaged plan need not be.
   void Write(std::string* out) {
@@ -60,6 +62,7 @@ class TableDecoding final : public Tokenizer::Decoding {
   const bool skip_special_;
   std::string written_;
   Utf8Stream utf8_;
+  TextAllowance allowance_;
   std::unique_ptr<DecoderStage> chain_;
 };
 

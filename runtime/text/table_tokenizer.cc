@@ -59,21 +59,18 @@ absl::Status TableTokenizer::Build() {
     if (spec_.token_bits[id] != 0) index_.emplace(spec_.token(id), id);
   }
   model_ = MakeTokenModel(spec_, index_, pre_tokenizer_.raw_bytes());
-  for (const AddedToken& token : spec_.added) {
-    std::string text(spec_.token(token.id));
+  DS_ASSIGN_OR_RETURN(std::vector<std::string> texts,
+                      AddedTokenTexts(spec_, normalizer_));
+  for (size_t i = 0; i < spec_.added.size(); ++i) {
+    const AddedToken& token = spec_.added[i];
     if (!token.normalized) {
-      raw_tokens_.Add(token, std::move(text));
+      raw_tokens_.Add(token, std::move(texts[i]));
       continue;
     }
-    Normalizer::Text normalized;
-    normalized.view = text;
-    normalized.at_start = true;
-    DS_RETURN_IF_ERROR(normalizer_.Run(&normalized));
-    text = std::string(normalized.view);
-    if (text != spec_.token(token.id)) {
-      renamed_.emplace(token.id, Renamed{text, false});
+    if (texts[i] != spec_.token(token.id)) {
+      renamed_.emplace(token.id, Renamed{texts[i], false});
     }
-    normalized_tokens_.Add(token, std::move(text));
+    normalized_tokens_.Add(token, std::move(texts[i]));
   }
   for (auto& [id, renamed] : renamed_) {
     const auto it = index_.find(renamed.text);
@@ -132,6 +129,7 @@ absl::StatusOr<std::vector<int32_t>> TableTokenizer::EncodeWithPlainRanges(
     text = cleaned;
   }
   std::unique_ptr<Work> work = TakeWork();
+  work->allowance = TextAllowance(text.size());
   work->cache.Expect(text.size());
   work->ids.clear();
   if (options.add_special) work->ids = spec_.prefix_ids;

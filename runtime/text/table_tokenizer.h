@@ -62,6 +62,11 @@ class TableTokenizer final : public Tokenizer {
 
   // One thread's memory, kept from text to text.
   struct Work {
+    Work() { normalized.allowance = pre.allowance = &allowance; }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+    TextAllowance allowance;
     Normalizer::Text normalized;
     PreTokens pre;
     TokenModel::Scratch scratch;

@@ -29,6 +29,17 @@ absl::Status TokenizerBuilder::Place(absl::string_view text, int64_t id,
         absl::StrCat("token ", Quote(text), " has id ", id, "; ids are 0 to ",
                      limits::kVocab - 1));
   }
+  if (id >= expected_ + limits::kTokenizerHoles) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token ", Quote(text), " has id ", id, "; the file lists ",
+                     expected_, " tokens, and at most ",
+                     limits::kTokenizerHoles, " ids may have none"));
+  }
+  if (text.size() > static_cast<size_t>(limits::kTokenBytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("token ", id, " (", Quote(text), ") has ", text.size(),
+                     " bytes; at most ", limits::kTokenBytes, " are allowed"));
+  }
   if (!IsValidUtf8(text)) {
     return absl::InvalidArgumentError(
         absl::StrCat("token ", id, " (", Quote(text), ") is not UTF-8"));

@@ -18,6 +18,9 @@ namespace deepslice {
 // tokens of a spec. Errors are InvalidArgument without the file's name.
 class TokenizerBuilder {
  public:
+  // The file lists `count` more tokens. Their ids are below their number and
+  // limits::kTokenizerHoles, so that no id makes a file large.
+  void Expect(size_t count) { expected_ += static_cast<int64_t>(count); }
   // A token of the model; text and id are new. `bits`: more of kToken...
   absl::Status AddModelToken(absl::string_view text, int64_t id,
                              uint8_t bits = 0);
@@ -52,6 +55,7 @@ class TokenizerBuilder {
  private:
   absl::Status Place(absl::string_view text, int64_t id, uint8_t bits);
 
+  int64_t expected_ = 0;
   std::vector<std::string> texts_;  // by id
   std::vector<uint8_t> bits_;
   std::vector<bool> taken_;

@@ -28,7 +28,7 @@ absl::StatusOr<int32_t> NamedToken(const json::Value& config,
   const int32_t id = builder.Find(v->as_string());
   if (id < 0) {
     notes->push_back(absl::StrCat("tokenizer_config.json: ", key, " \"",
-                                  v->as_string(),
+                                  ShownText(v->as_string()),
                                   "\" is no token of the vocabulary"));
   }
   return id;
@@ -79,6 +79,7 @@ absl::Status AddDeclaredTokens(const json::Value& config,
       "added_tokens_decoder");
   if (list.is_null()) return absl::OkStatus();
   DS_RETURN_IF_ERROR(list.Expect(json::Kind::kObject));
+  builder->Expect(list.value->members().size());
   for (const json::Value::Member& m : list.value->members()) {
     const JsonAt at = list.Member(m.first);
     int64_t id = 0;

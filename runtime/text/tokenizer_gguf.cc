@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/text/gguf_vocabulary.h"
+#include "runtime/text/json_at.h"
 #include "runtime/text/tokenizer_tables.h"
 #include "schema/base/status_macros.h"
 
@@ -53,7 +54,7 @@ absl::Status AddMerges(const GgufVocabulary& v, TokenizerBuilder* builder) {
     if (!merge.is_string() || space == text.npos ||
         text.find(' ', space + 1) != text.npos) {
       return GgufVocabulary::Invalid(
-          "merges", absl::StrCat("entry ", i, " (\"", text,
+          "merges", absl::StrCat("entry ", i, " (\"", ShownText(text),
                                  "\") must be two tokens with a "
                                  "space between them"));
     }
@@ -72,6 +73,7 @@ absl::Status ReadGgufBpe(const GgufVocabulary& v, TokenizerSpec* spec,
                       ReadGgufPreTokenizer(v, spec));
   spec->ignore_merges = pre.ignore_merges;
   TokenizerBuilder builder;
+  builder.Expect(v.tokens().size());
   DS_RETURN_IF_ERROR(AddBpeTokens(v, &builder));
   if (const int32_t missing = builder.CountMissingBytes(); missing > 0) {
     notes->push_back(

@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/text/gguf_vocabulary.h"
+#include "runtime/text/json_at.h"
 #include "runtime/text/sentencepiece_spec.h"
 #include "schema/base/status_macros.h"
 
@@ -43,9 +44,10 @@ absl::Status ReadGgufPieces(const GgufVocabulary& v, bool unigram,
   for (const GgufVocabulary::Token& t : v.tokens()) {
     if (t.type == GgufTokenType::kByte && !IsByteToken(t.text)) {
       return GgufVocabulary::Invalid(
-          "tokens", absl::StrCat("token ", model.pieces.size(), " \"", t.text,
-                                 "\" has type 6 (byte); must be <0x00> to "
-                                 "<0xFF>"));
+          "tokens",
+          absl::StrCat("token ", model.pieces.size(), " \"", ShownText(t.text),
+                       "\" has type 6 (byte); must be <0x00> to "
+                       "<0xFF>"));
     }
     model.pieces.push_back({std::string(t.text), static_cast<float>(t.score),
                             static_cast<PieceType>(t.type)});

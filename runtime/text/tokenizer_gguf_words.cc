@@ -68,6 +68,7 @@ bool HasUpperCase(absl::string_view text) {
 absl::Status ReadGgufBert(const GgufVocabulary& v, TokenizerSpec* spec,
                           std::vector<std::string>* notes) {
   TokenizerBuilder builder;
+  builder.Expect(v.tokens().size());
   bool cased = false;
   for (size_t i = 0; i < v.tokens().size(); ++i) {
     const GgufVocabulary::Token& t = v.tokens()[i];
@@ -132,6 +133,7 @@ absl::Status ReadGgufBert(const GgufVocabulary& v, TokenizerSpec* spec,
 
 absl::Status ReadGgufRwkv(const GgufVocabulary& v, TokenizerSpec* spec) {
   TokenizerBuilder builder;
+  builder.Expect(v.tokens().size());
   for (size_t i = 0; i < v.tokens().size(); ++i) {
     const GgufVocabulary::Token& t = v.tokens()[i];
     const auto id = static_cast<int64_t>(i);

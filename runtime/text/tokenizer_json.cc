@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/text/normalizer.h"
 #include "runtime/text/tokenizer_builder.h"
 #include "runtime/text/tokenizer_config.h"
 #include "runtime/text/tokenizer_json_model.h"
@@ -17,6 +18,7 @@ absl::Status ReadAddedTokens(const JsonAt& list, TokenizerBuilder* builder,
                              std::vector<std::string>* notes) {
   if (list.is_null()) return absl::OkStatus();
   DS_RETURN_IF_ERROR(list.Expect(json::Kind::kArray));
+  builder->Expect(list.value->items().size());
   for (size_t i = 0; i < list.value->items().size(); ++i) {
     const JsonAt at = list.Item(i);
     DS_RETURN_IF_ERROR(at.Expect(json::Kind::kObject));
@@ -87,6 +89,10 @@ absl::StatusOr<TokenizerTables> ReadTokenizerJson(
     }
   }
   builder.Finish(&spec);
+  // Steps that take too long on the file's own tokens are of no use.
+  DS_ASSIGN_OR_RETURN(const Normalizer normalizer, Normalizer::Create(spec));
+  DS_RETURN_IF_ERROR(Annotate(AddedTokenTexts(spec, normalizer).status(),
+                              "tokenizer.json: normalizer"));
   DS_RETURN_IF_ERROR(ReadPostProcessor(root.Member("post_processor"), &spec));
   DS_RETURN_IF_ERROR(ReadDecoder(root.Member("decoder"), &spec));
   if (!root.Member("decoder").is_null() && spec.decoders.empty()) {

@@ -60,6 +60,7 @@ absl::StatusOr<std::string> Affix(const JsonAt& model, absl::string_view key) {
 
 absl::Status ReadVocabulary(const JsonAt& vocab, TokenizerBuilder* builder) {
   DS_RETURN_IF_ERROR(vocab.Expect(json::Kind::kObject));
+  builder->Expect(vocab.value->members().size());
   for (const json::Value::Member& m : vocab.value->members()) {
     if (!m.second.is_int()) {
       return vocab.Member(m.first).Invalid(absl::StrCat(
@@ -79,7 +80,7 @@ absl::Status ReadUnknown(const JsonAt& model, const TokenizerBuilder& builder,
   DS_RETURN_IF_ERROR(unk.Expect(json::Kind::kString));
   spec->unk_id = builder.Find(unk.value->as_string());
   if (spec->unk_id < 0) {
-    return unk.Invalid(absl::StrCat("\"", unk.value->as_string(),
+    return unk.Invalid(absl::StrCat("\"", ShownText(unk.value->as_string()),
                                     "\" is no token of the vocabulary"));
   }
   return absl::OkStatus();
@@ -166,6 +167,7 @@ absl::Status ReadUnigram(const JsonAt& model, TokenizerBuilder* builder,
                       model.BoolOr("byte_fallback", false));
   DS_ASSIGN_OR_RETURN(const JsonAt vocab, model.Array("vocab"));
   const auto& items = vocab.value->items();
+  builder->Expect(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
     const auto& pair = items[i].items();
     if (!items[i].is_array() || pair.size() != 2 || !pair[0].is_string() ||
@@ -254,7 +256,7 @@ absl::Status ReadJsonModel(const JsonAt& model, TokenizerBuilder* builder,
   if (type == "WordPiece") return ReadWordPiece(model, builder, spec);
   if (type == "WordLevel") return ReadWordLevel(model, builder, spec);
   return model.Member("type").NotSupported(
-      absl::StrCat("model \"", type,
+      absl::StrCat("model \"", ShownText(type),
                    "\" is not supported; supported are BPE, Unigram, "
                    "WordLevel and WordPiece"));
 }

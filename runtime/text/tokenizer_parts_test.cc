@@ -103,7 +103,8 @@ TEST_F(Components, DecodersGiveThePublishedTexts) {
                             DecoderChain::Create(spec.decoders));
     for (size_t i = 0; i < List("tokens").size(); ++i) {
       std::string out;
-      const auto stage = chain.Start(&out);
+      TextAllowance allowance;
+      const auto stage = chain.Start(&allowance, &out);
       size_t shown = 0;
       for (const json::Value& token : List("tokens")[i].items()) {
         const DecodedToken t{token.as_string(), kTokenInModel, false};

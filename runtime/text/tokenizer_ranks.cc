@@ -129,6 +129,7 @@ class Reader {
 
  private:
   absl::Status ReadRanks(absl::string_view text) {
+    builder_.Expect(std::count(text.begin(), text.end(), '\n') + 1);
     for (size_t line = 1; !text.empty(); ++line) {
       const size_t end = std::min(text.find('\n'), text.size());
       absl::string_view row = text.substr(0, end);

@@ -137,6 +137,11 @@ void ReadVocabulary(Reader& r, TokenizerSpec* spec) {
       return r.Fail(absl::StrCat("text of token ", i, " ends at ", end,
                                  ", before the one before it or too far"));
     }
+    if (end - previous > limits::kTokenBytes) {
+      return r.Fail(absl::StrCat("token ", i, " has ", end - previous,
+                                 " bytes, at most ", limits::kTokenBytes,
+                                 " are allowed"));
+    }
     spec->token_ends[i] = previous = end;
   }
   if (const char* text = r.Take(previous, "token text")) {

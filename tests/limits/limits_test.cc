@@ -29,6 +29,7 @@ constexpr absl::string_view kWork[] = {
     "RegexHeapBytes",        // pcre_regex_test: no stack, bounded heap
     "RegexStepsPerMatcher",  // pcre_regex_test: backtracking without bound
     "RegexStepsPerByte",     // the same
+    "StepTextPerByte",       // text_allowance_test: steps that multiply a text
     "PlanDepth",             // plan.fbs is not as deep; the verifier's bound
     "PlanTables",            // a plan of PlanBytes has fewer
     "TokenizerModelBytes",   // the reader of tokenizer.model

@@ -72,6 +72,23 @@ absl::Status VocabularyText(int64_t n) {
   return ParseWithCount(PlaceOf(OneToken(), longer), n, 1);
 }
 
+absl::Status TokenOf(int64_t bytes) {
+  TokenizerBuilder builder;
+  return builder.AddModelToken(std::string(bytes, 'a'), 0);
+}
+
+// One token with the id n - 1, of a file that lists none.
+absl::Status Holes(int64_t n) {
+  TokenizerBuilder builder;
+  return builder.AddModelToken("a", n - 1);
+}
+
+// What steps write, of no text at all.
+absl::Status StepText(int64_t n) {
+  TextAllowance allowance;
+  return allowance.Write(n);
+}
+
 absl::Status AddedTokenOf(int64_t bytes) {
   TokenizerBuilder builder;
   return builder.AddAddedToken(std::string(bytes, 'a'), 0, AddedToken());
@@ -129,6 +146,9 @@ std::vector<Edge> TextEdges() {
       {"TokenizerMerges", Merges, kOnlyAbove},
       {"AddedTokens", AddedTokens},
       {"AddedTokenBytes", AddedTokenOf, kOk},
+      {"TokenBytes", TokenOf, kOk},
+      {"TokenizerHoles", Holes, kOk},
+      {"StepTextBytes", StepText, kOk},
       {"TokenizerTextBytes", VocabularyText, kOnlyAbove, "too far"},
       {"TokenizerSteps", Steps, kOk},
       {"TokenizerAffixIds", Affixes, kOk},
