@@ -363,8 +363,11 @@ absl::StatusOr<RopeAttributes> DescribeSet(const RopeParameters& parameters,
     theta = defaults.theta;
   }
   DS_ASSIGN_OR_RETURN(theta, PositiveOr(theta_value, theta));
-  DS_ASSIGN_OR_RETURN(const ConfigValue part,
+  DS_ASSIGN_OR_RETURN(ConfigValue part,
                       parameters.Get("partial_rotary_factor"));
+  if (!part.present() && defaults.rotary_factor != 1) {
+    part = {json::Value(defaults.rotary_factor), defaults.factor_place};
+  }
   RopeAttributes out;
   out.rotary_dim = defaults.rotary_dim;
   if (out.rotary_dim == 0) {
@@ -377,9 +380,9 @@ absl::StatusOr<RopeAttributes> DescribeSet(const RopeParameters& parameters,
       out.rotary_dim > head_dim) {
     return absl::InvalidArgumentError(absl::StrCat(
         "config.json: ",
-        part.present()             ? part.place
-        : defaults.rotary_dim != 0 ? "rotary_dim"
-                                   : "head_dim",
+        defaults.rotary_dim != 0 ? "rotary_dim"
+        : part.present()         ? part.place
+                                 : "head_dim",
         ": found ", out.rotary_dim, " rotary elements of a head of ", head_dim,
         "; allowed: an even number up to the head's, as they turn in pairs; "
         "correct config.json"));

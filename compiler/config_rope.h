@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "compiler/model.h"
@@ -15,7 +16,8 @@ namespace deepslice {
 // What a family takes when its config gives no value.
 struct RopeDefaults {
   double theta = 10000;
-  double rotary_factor = 1;        // part of the head that turns
+  double rotary_factor = 1;               // part of the head that turns
+  std::string factor_place = "head_dim";  // the config's key for that part
   int64_t rotary_dim = 0;          // that part in elements; 0: by the factor
   int64_t original_positions = 0;  // before scaling; 0: max_positions
   // Layers with a window have a set of their own, with this base; 0: one set

@@ -27,12 +27,13 @@ constexpr NamedAct kActivations[] = {
     {"gelu_pytorch_tanh", Act::kGeluTanh},
     {"gelu_python_tanh", Act::kGeluTanh},
     {"relu", Act::kRelu},
+    {"relu2", Act::kRelu2},
     {"quick_gelu", Act::kQuickGelu},
+    {"tanh", Act::kTanh},
 };
 constexpr absl::string_view kUnsupportedActivations[] = {
-    "gelu_10",      "hardswish", "laplace", "leaky_relu", "linear",
-    "mish",         "prelu",     "relu2",   "relu6",      "sigmoid",
-    "sqrtsoftplus", "tanh",      "xielu"};
+    "gelu_10", "hardswish", "laplace", "leaky_relu",   "linear", "mish",
+    "prelu",   "relu6",     "sigmoid", "sqrtsoftplus", "xielu"};
 
 // Types of weights by torch's names, with or without "torch.".
 constexpr absl::string_view kWeightTypes[] = {"float32", "float",    "float16",

@@ -93,11 +93,15 @@ absl::StatusOr<ConfigFlag> FlagOf(const ConfigValue& v,
   if (v.present()) {
     DS_ASSIGN_OR_RETURN(flag.value, ConfigBool(v));
   }
-  flag.text = absl::StrCat(v.place,
-                           FindConfig(config, v.place).present()
-                               ? ": found "
-                               : ": absent, which means ",
-                           flag.value ? "true" : "false");
+  const ConfigValue given = FindConfig(config, v.place);
+  const char* value = flag.value ? "true" : "false";
+  if (!given.present()) {
+    flag.text = absl::StrCat(v.place, ": absent, which means ", value);
+  } else if (given.value.is_bool() && given.value.as_bool() == flag.value) {
+    flag.text = absl::StrCat(v.place, ": found ", value);
+  } else {
+    flag.text = absl::StrCat(v.place, ": found ", FoundText(given.value));
+  }
   return flag;
 }
 
@@ -230,6 +234,9 @@ absl::Status DescribeRopeOf(const Attributes& a, const json::Value& config,
     DS_ASSIGN_OR_RETURN(const ConfigValue v, a.Get(name));
     if (!v.present()) continue;
     DS_ASSIGN_OR_RETURN(*number, ConfigPositive(v));
+    if (number == &defaults.rotary_factor && !v.place.empty()) {
+      defaults.factor_place = v.place;
+    }
   }
   DS_ASSIGN_OR_RETURN(defaults.rotary_dim,
                       a.IntOr("rotary_dim", 0, 1, m->head_dim));
@@ -287,7 +294,10 @@ absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
 absl::Status CheckRequired(const Policy& policy, const json::Value& config) {
   for (const RequiredValue& r : policy.require) {
     const ConfigValue v = FindConfig(config, r.key);
-    if (v.present() && json::Write(v.value) != json::Write(r.equals)) {
+    const bool equal = v.value.is_number() && r.equals.is_number()
+                           ? v.value.as_double() == r.equals.as_double()
+                           : json::Write(v.value) == json::Write(r.equals);
+    if (v.present() && !equal) {
       return ConfigUnsupported(
           v, absl::StrCat(FoundText(r.equals), " in policy ", policy.name));
     }

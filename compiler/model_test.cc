@@ -239,7 +239,7 @@ TEST(DescribeModel, NamesWhatItDoesNotSupport) {
          "quantization_config: found weights quantised by \"gptq\"");
   expect(R"("text_config": {})", "text_config: found a model inside");
   expect(R"("torch_dtype": "float8_e4m3fn")", "torch_dtype: found");
-  expect(R"("hidden_act": "relu2")", "hidden_act: found \"relu2\"");
+  expect(R"("hidden_act": "relu6")", "hidden_act: found \"relu6\"");
 }
 
 TEST(DescribeModel, NotesWhatAUserShouldKnow) {

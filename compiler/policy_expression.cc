@@ -1,6 +1,7 @@
 // Evaluation of a policy's closed forms, one function per form.
 #include "compiler/policy_expression.h"
 
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -68,7 +69,51 @@ absl::StatusOr<ConfigValue> When(const json::Value& e, const Scope& scope) {
     }
     equal = json::Write(v.value) == json::Write(wanted);
   }
-  return Evaluate(*e.Find(equal ? "then" : "else"), scope);
+  DS_ASSIGN_OR_RETURN(ConfigValue out,
+                      Evaluate(*e.Find(equal ? "then" : "else"), scope));
+  if (out.place.empty()) out.place = v.place;
+  return out;
+}
+
+absl::StatusOr<ConfigValue> Inverse(const ConfigValue& v) {
+  if (!v.present()) return v;
+  DS_ASSIGN_OR_RETURN(const double x, ConfigPositive(v));
+  return ConfigValue{json::Value(1 / x), v.place};
+}
+absl::StatusOr<ConfigValue> InverseSqrt(const ConfigValue& v) {
+  if (!v.present()) return v;
+  DS_ASSIGN_OR_RETURN(const double x, ConfigPositive(v));
+  return ConfigValue{json::Value(1 / std::sqrt(x)), v.place};
+}
+absl::StatusOr<ConfigValue> Half(const ConfigValue& v) {
+  if (!v.present()) return v;
+  if (!v.value.is_int() || v.value.as_int() % 2 != 0) {
+    return ConfigError(v, "an even number");
+  }
+  return ConfigValue{json::Value(v.value.as_int() / 2), v.place};
+}
+
+// Forms of one operand.
+struct Function {
+  absl::string_view name;
+  absl::StatusOr<ConfigValue> (*apply)(const ConfigValue&);
+};
+constexpr Function kFunctions[] = {
+    {"half", Half}, {"inverse", Inverse}, {"inverse_sqrt", InverseSqrt}};
+
+const Function* FindFunction(const json::Value& e) {
+  for (const Function& f : kFunctions) {
+    if (e.Find(f.name) != nullptr) return &f;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<ConfigValue> Equal(const json::Value& e, const Scope& scope) {
+  const std::vector<json::Value>& both = e.Find("equal")->items();
+  DS_ASSIGN_OR_RETURN(const ConfigValue a, Evaluate(both[0], scope));
+  DS_ASSIGN_OR_RETURN(const ConfigValue b, Evaluate(both[1], scope));
+  return ConfigValue{json::Value(json::Write(a.value) == json::Write(b.value)),
+                     a.place};
 }
 
 absl::StatusOr<int64_t> Attribute(absl::string_view name, int64_t hi,
@@ -118,6 +163,13 @@ absl::StatusOr<ConfigValue> QueryLatentBias(const Scope& scope) {
   return ConfigValue{json::Value(biased && !none.value.as_bool()), bias.place};
 }
 
+absl::StatusOr<ConfigValue> SqrtHiddenSize(const Scope& scope) {
+  DS_ASSIGN_OR_RETURN(const int64_t hidden,
+                      Attribute("hidden_size", limits::kHiddenSize, scope));
+  return ConfigValue{json::Value(std::sqrt(static_cast<double>(hidden))),
+                     "square root of the hidden size"};
+}
+
 struct Derivation {
   absl::string_view name;
   absl::StatusOr<ConfigValue> (*derive)(const Scope&);
@@ -127,6 +179,7 @@ constexpr Derivation kDerivations[] = {
     {"hidden_size_over_heads", HiddenSizeOverHeads},
     {"no_query_latent", NoQueryLatent},
     {"query_latent_bias", QueryLatentBias},
+    {"sqrt_hidden_size", SqrtHiddenSize},
 };
 
 absl::StatusOr<ConfigValue> Derive(const json::Value& e, const Scope& scope) {
@@ -142,6 +195,11 @@ absl::StatusOr<ConfigValue> Evaluate(const json::Value& e, const Scope& scope) {
   if (e.Find("first_of") != nullptr) return FirstOf(e, scope);
   if (e.Find("map") != nullptr) return Map(e, scope);
   if (e.Find("when") != nullptr) return When(e, scope);
+  if (e.Find("equal") != nullptr) return Equal(e, scope);
+  if (const Function* f = FindFunction(e)) {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, Evaluate(*e.Find(f->name), scope));
+    return f->apply(v);
+  }
   return Derive(e, scope);
 }
 
@@ -168,7 +226,8 @@ absl::StatusOr<ConfigValue> EvaluateExpression(const json::Value& expression,
 absl::Status CheckExpression(const json::Value& e) {
   const absl::Status bad = absl::InvalidArgumentError(
       absl::StrCat("found ", FoundText(e),
-                   "; allowed: a literal, key, first_of, map, when or derive"));
+                   "; allowed: a literal, key, first_of, map, when, equal, "
+                   "half, inverse, inverse_sqrt or derive"));
   if (e.is_array()) return bad;
   if (!e.is_object()) return absl::OkStatus();
   const size_t members = e.members().size();
@@ -191,6 +250,16 @@ absl::Status CheckExpression(const json::Value& e) {
     const json::Value* values = e.Find("values");
     if (values == nullptr || !values->is_object() || members != 2) return bad;
     return CheckExpression(*inner);
+  }
+  if (const json::Value* both = e.Find("equal")) {
+    if (!both->is_array() || both->items().size() != 2 || members != 1) {
+      return bad;
+    }
+    DS_RETURN_IF_ERROR(CheckExpression(both->items()[0]));
+    return CheckExpression(both->items()[1]);
+  }
+  if (const Function* f = FindFunction(e)) {
+    return members == 1 ? CheckExpression(*e.Find(f->name)) : bad;
   }
   const json::Value* when = e.Find("when");
   const json::Value* then = e.Find("then");

@@ -22,9 +22,13 @@ namespace deepslice {
 //   {"when": {"key": K, "equals": L}, "then": E, "else": E}
 //                                              an absent or null K differs from
 //                                              every L; another kind is refused
+//   {"equal": [E, E]}                          whether both are the same value
+//   {"inverse": E}, {"inverse_sqrt": E}        1/x, 1/sqrt(x); null stays null
+//   {"half": E}                                x/2 of an even integer
 //   {"derive": NAME}                           a named derivation in C++:
 //                                              hidden_size_over_heads,
-//                                              four_hidden_sizes
+//                                              four_hidden_sizes,
+//                                              sqrt_hidden_size
 //
 // The place of the result is the key that gave it; when none did, those that
 // were asked, joined by " or ".

@@ -1,5 +1,6 @@
 #include "compiler/policy_expression.h"
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "schema/base/status_matchers.h"
 
@@ -42,13 +43,25 @@ TEST(EvaluateExpression, EvaluatesEachForm) {
   Expect(R"({"map": {"key": "a"}, "values": {"x": 1}})", "{}", "null", "a");
   const char* when = R"({"when": {"key": "a", "equals": false},
                          "then": "one", "else": {"key": "b"}})";
-  Expect(when, R"({"a": false, "b": 4})", "\"one\"", "");
+  Expect(when, R"({"a": false, "b": 4})", "\"one\"", "a");
   Expect(when, R"({"a": true, "b": 4})", "4", "b");
   Expect(when, R"({"b": 4})", "4", "b");
   Expect(R"({"derive": "hidden_size_over_heads"})", R"({"h": 60, "n": 6})",
          "10", "head_dim");
   Expect(R"({"derive": "four_hidden_sizes"})", R"({"h": 12})", "48",
          "four hidden sizes");
+  Expect(R"({"derive": "sqrt_hidden_size"})", R"({"h": 9})", "3.0",
+         "square root of the hidden size");
+  Expect(R"({"inverse": {"key": "a"}})", R"({"a": 8})", "0.125", "a");
+  Expect(R"({"inverse": {"key": "a"}})", "{}", "null", "a");
+  Expect(R"({"inverse_sqrt": {"first_of": [{"key": "a"}, 16]}})", "{}", "0.25",
+         "a");
+  Expect(R"({"half": {"key": "a"}})", R"({"a": 152})", "76", "a");
+  const char* equal = R"({"equal": [{"first_of": [{"key": "a"}, {"key": "b"}]},
+                                    {"key": "b"}]})";
+  Expect(equal, R"({"b": 4})", "true", "b");
+  Expect(equal, R"({"a": 4, "b": 4})", "true", "a");
+  Expect(equal, R"({"a": 5, "b": 4})", "false", "a");
 }
 
 TEST(EvaluateExpression, NamesTheKeyThatDoesNotFit) {
@@ -66,6 +79,15 @@ TEST(EvaluateExpression, NamesTheKeyThatDoesNotFit) {
   DS_EXPECT_ERROR(
       Evaluate(R"({"derive": "hidden_size_over_heads"})", R"({"h": 64})"),
       kInvalidArgument, "n: absent; allowed: an integer from 1");
+  for (const char* bad : {"0", "-2", "\"2\"", "true"}) {
+    const std::string config = absl::StrCat(R"({"a": )", bad, "}");
+    DS_EXPECT_ERROR(Evaluate(R"({"inverse": {"key": "a"}})", config),
+                    kInvalidArgument, "a: found ");
+    DS_EXPECT_ERROR(Evaluate(R"({"inverse_sqrt": {"key": "a"}})", config),
+                    kInvalidArgument, "allowed: a number above 0");
+  }
+  DS_EXPECT_ERROR(Evaluate(R"({"half": {"key": "a"}})", R"({"a": 153})"),
+                  kInvalidArgument, "a: found 153; allowed: an even number");
 }
 
 TEST(CheckExpression, RefusesOtherForms) {
@@ -74,10 +96,14 @@ TEST(CheckExpression, RefusesOtherForms) {
         R"({"first_of": []})", R"({"first_of": [[1]]})",
         R"({"map": {"key": "a"}})", R"({"derive": "sum"})",
         R"({"when": {"key": "a"}, "then": 1, "else": 2})",
-        R"({"when": {"key": "a", "equals": 1}, "then": 1})"}) {
+        R"({"when": {"key": "a", "equals": 1}, "then": 1})",
+        R"({"equal": [1]})", R"({"equal": [1, 2], "then": 1})",
+        R"({"equal": [1, [2]]})", R"({"half": [1]})",
+        R"({"half": 2, "inverse": 2})"}) {
     DS_ASSERT_OK_AND_ASSIGN(const json::Value e, json::Parse(bad));
     DS_EXPECT_ERROR(CheckExpression(e), kInvalidArgument,
-                    "allowed: a literal, key, first_of, map, when or derive");
+                    "allowed: a literal, key, first_of, map, when, equal, "
+                    "half, inverse, inverse_sqrt or derive");
   }
 }
 

@@ -29,11 +29,12 @@ using Sizes = std::vector<Size>;
 enum class Source { kActivation, kWeight, kInput };
 
 Source SourceOf(absl::string_view operand) {
-  for (const absl::string_view w : {"w", "table", "bias", "scale", "freqs"}) {
+  for (const absl::string_view w :
+       {"w", "table", "bias", "scale", "freqs", "long_freqs", "slopes"}) {
     if (operand == w) return Source::kWeight;
   }
   for (const absl::string_view i :
-       {"ids", "positions", "slots", "blocks", "rows"}) {
+       {"ids", "positions", "slots", "blocks", "rows", "horizons"}) {
     if (operand == i) return Source::kInput;
   }
   return Source::kActivation;

@@ -319,10 +319,10 @@ case("CF-09-partial-above-1", partial_rotary_factor=1.5)
 # ---- CF-10: the activation -------------------------------------------------
 
 for act in ("gelu", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "silu",
-            "swish", "relu"):
+            "swish", "relu", "relu2", "tanh"):
     case(f"CF-10-legal-{act}", hidden_act=act)
 case("CF-10-legal-absent", drop=["hidden_act"])
-case("CF-10-relu2", hidden_act="relu2")
+case("CF-10-mish", hidden_act="mish")
 case("CF-10-unknown", hidden_act="sillu")
 case("CF-10-number", hidden_act=1)
 
@@ -493,6 +493,151 @@ case("CF-23-gpt2-not-transposed", GPT2, shapes={
     **gpt2_shapes(), "h.1.mlp.c_fc.weight": [20, 12]})
 case("CF-23-gpt2-cross-attention", GPT2, add_cross_attention=True,
      shapes=gpt2_shapes())
+
+# ---- the other families: a golden case's config and tensors, but for one thing
+
+MODELS = pathlib.Path(__file__).resolve().parent.parent / "golden_cases/models"
+
+
+def golden_shapes(name):
+    with (MODELS / name / "model.safetensors").open("rb") as f:
+        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+    return {k: v["shape"] for k, v in header.items() if k != "__metadata__"}
+
+
+def family(name, label, *, without=(), extra=None, **change):
+    """`without`: tensors whose names hold one of these are not there."""
+    config = json.loads((MODELS / name / "config.json").read_text())
+    shapes = {k: v for k, v in golden_shapes(name).items()
+              if not any(part in k for part in without)}
+    drop = [k for k in change.pop("drop", ()) if k in config]
+    case(f"FA-{name}-{label}", config, drop=drop,
+         shapes={**shapes, **(extra or {})}, **change)
+
+
+def families():
+    family("bloom", "legal-sequences", seq_length=4096)
+    family("bloom", "residual-of-the-norm",
+           apply_residual_connection_post_layernorm=True)
+    family("bloom", "heads-do-not-divide", n_head=5)
+    family("bloom", "no-embedding-norm", without=["embeddings_layernorm"])
+    family("cohere", "legal-no-scale", drop=["logit_scale"])
+    family("cohere", "scale-string", logit_scale="0.25")
+    family("cohere", "query-norms-not-there", use_qk_norm=True)
+    family("cohere-qk-norm", "query-norms-denied", use_qk_norm=False)
+    family("cohere-qk-norm", "query-norms-string", use_qk_norm="yes")
+    family("falcon-mqa", "biases-not-there", bias=True)
+    family("falcon-mqa", "many-heads", multi_query=False)
+    family("falcon-mqa", "many-heads-string", multi_query="no")
+    family("falcon-mqa", "new-decoder", new_decoder_architecture=True,
+           num_kv_heads=1)
+    family("falcon-mqa", "sequential", parallel_attn=False)
+    family("falcon-mqa", "legal-alibi", alibi=True)
+    family("falcon-mqa", "alibi-number", alibi=1)
+    family("falcon-new", "one-norm", num_ln_in_parallel_attn=1)
+    family("falcon-new", "kv-heads-do-not-divide", num_kv_heads=4)
+    family("falcon-new", "legal-old-names", drop=[
+        "new_decoder_architecture", "num_kv_heads", "num_attention_heads",
+        "num_hidden_layers", "num_ln_in_parallel_attn"],
+        architectures=["RWForCausalLM"], model_type="RefinedWeb", n_head=6,
+        n_head_kv=2, n_layer=2)
+    family("galactica", "affine-norms", layer_norm_elementwise_affine=True)
+    family("gemma", "both-directions", use_bidirectional_attention=True)
+    family("gemma", "legal-gelu-means-tanh", hidden_act="gelu")
+    family("gemma", "legal-hidden-activation", hidden_activation="relu")
+    family("gemma", "unknown-activation", hidden_activation="gelus")
+    family("gemma", "no-head-dim-means-256", drop=["head_dim"])
+    family("gemma2", "legal-no-softcaps", attn_logit_softcapping=None,
+           final_logit_softcapping=None)
+    family("gemma2", "softcap-0", attn_logit_softcapping=0)
+    family("gemma2", "softcap-negative", final_logit_softcapping=-30.0)
+    family("gemma2", "softcap-string", attn_logit_softcapping="50")
+    family("gemma2", "scalar-0", query_pre_attn_scalar=0)
+    family("gemma2", "legal-no-layer-types", drop=["layer_types"])
+    family("gemma2", "layer-types-short", layer_types=["full_attention"])
+    family("gemma2", "window-0", sliding_window=0)
+    family("gemma2", "no-post-norms", without=["post_feedforward"])
+    family("gemma3-text", "pattern-0", sliding_window_pattern=0)
+    family("gemma3-text", "local-base-0", rope_local_base_freq=0)
+    family("gemma3-text", "flat-parameters", rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0})
+    family("gemma3-text", "sliding-kind-unknown", rope_parameters={
+        "sliding_attention": {"rope_type": "lineer"}})
+    family("gemma3-text", "theta-differs", rope_parameters={
+        "full_attention": {"rope_theta": 5.0}})
+    family("gpt-j", "rotary-odd", rotary_dim=3)
+    family("gpt-j", "rotary-beyond-the-head", rotary_dim=10)
+    family("gpt-j", "rotary-0", rotary_dim=0)
+    family("gpt-j", "rotary-string", rotary_dim="4")
+    family("gpt-j", "legal-rotary-null", rotary_dim=None)
+    family("gpt-j", "no-head-bias", without=["lm_head.bias"])
+    family("gpt-neo", "types-too-few", drop=["attention_layers"],
+           attention_types=[[["global"], 2]])
+    family("gpt-neo", "types-unknown", attention_types=[[["globe"], 3]])
+    family("gpt-neo", "types-absent", drop=["attention_types",
+                                            "attention_layers"])
+    family("gpt-neo", "layers-differ", attention_layers=["local"] * 3)
+    family("gpt-neo", "window-0", window_size=0)
+    family("gpt-neox", "residual-string", use_parallel_residual="true")
+    family("gpt-neox", "biases-denied", attention_bias=False)
+    family("gpt-neox-sequential", "legal-parallel",
+           use_parallel_residual=True)
+    family("gpt-neox-sequential", "part-above-1", rotary_pct=1.5)
+    family("gpt-neox-sequential", "part-odd", rotary_pct=0.375)
+    family("gpt-neox-sequential", "base-0", rotary_emb_base=0)
+    family("granite", "logits-scaling-0", logits_scaling=0)
+    family("granite", "residual-string", residual_multiplier="0.5")
+    family("granite", "biases-denied", attention_bias=False)
+    family("internlm2", "biases-denied", bias=False)
+    family("internlm2", "groups-differ", num_key_value_heads=3)
+    family("olmo2", "biases-not-there", attention_bias=True)
+    family("olmo2", "no-query-norm", without=["q_norm"])
+    family("opt", "post-norm", do_layer_norm_before=False)
+    family("opt", "post-norm-string", do_layer_norm_before="no")
+    family("opt", "final-norm-denied", _remove_final_layer_norm=True)
+    family("opt", "projections-not-there", word_embed_proj_dim=20)
+    family("opt", "projection-0", word_embed_proj_dim=0)
+    family("opt", "biases-denied", enable_bias=False)
+    family("opt", "relu6", activation_function="relu6")
+    family("opt-350m-style", "projections-denied",
+           word_embed_proj_dim=48)
+    family("opt-350m-style", "legal-no-model-prefix-is-tied",
+           extra={"lm_head.weight": [131, 20]}, tie_word_embeddings=False)
+    family("phi", "query-norms-not-there", qk_layernorm=True)
+    family("phi-qk-layernorm", "query-norms-denied", qk_layernorm=False)
+    family("phi", "part-0", drop=["rope_parameters"],
+           partial_rotary_factor=0)
+    family("phi3-longrope", "factors-short", rope_scaling={
+        "type": "longrope", "short_factor": [1.0], "long_factor": [2.0]})
+    family("phi3-longrope", "no-long-factors", rope_scaling={
+        "type": "su", "short_factor": [1.0] * 3})
+    family("phi3-longrope", "kind-unknown", rope_scaling={"type": "long"})
+    family("phi3", "biases", attention_bias=True)
+    family("phi3", "window-string", sliding_window="8")
+    family("qwen", "odd-inner-size", intermediate_size=153)
+    family("qwen", "biases-not-there", no_bias=False)
+    family("qwen", "unscaled", scale_attn_weights=False)
+    family("qwen", "legal-no-extension", use_dynamic_ntk=False,
+           use_logn_attn=False)
+    family("qwen3", "no-head-dim-means-128", drop=["head_dim"])
+    family("qwen3", "biases-denied", attention_bias=False)
+    family("qwen3", "no-key-norm", without=["k_norm"])
+    family("stablelm", "parallel", use_parallel_residual=True)
+    family("stablelm", "biases-denied", use_qkv_bias=False)
+    family("stablelm", "scaled-as-before", rotary_scaling_factor=2.0)
+    family("stablelm", "legal-old-names", drop=["layer_norm_eps"],
+           architectures=["StableLMEpochForCausalLM"], rope_pct=0.25,
+           model_type="stablelm_epoch", norm_eps=1e-5,
+           rotary_scaling_factor=1)
+    family("stablelm-parallel", "query-norms-denied", qk_layernorm=False)
+    family("stablelm-parallel", "one-head-short", without=["norms.5"])
+    family("stablelm-parallel", "sequential", use_parallel_residual=False)
+    family("starcoder2", "biases-denied", use_bias=False)
+    family("starcoder2", "gated", mlp_type="gated")
+    family("starcoder2-no-bias", "biases-not-there", use_bias=True)
+
+
+families()
 
 
 def write_case(folder, name):
