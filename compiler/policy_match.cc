@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "compiler/config_value.h"
 #include "compiler/policy.h"
 #include "schema/base/nearest.h"
@@ -31,12 +32,38 @@ const Policy* Find(std::vector<std::string> Policy::*member,
   return nullptr;
 }
 
+// "Llama" of "LlamaForCausalLM": what tells families apart.
+absl::string_view Stem(absl::string_view name) {
+  for (absl::string_view suffix : {"ForCausalLM", "LMHeadModel", "Model"}) {
+    if (absl::ConsumeSuffix(&name, suffix)) break;
+  }
+  return name;
+}
+
+// The known name whose stem is nearest, of those the one that ends as `name`
+// does, or ""; a model_type is its own stem.
+std::string NearestByStem(const std::string& name,
+                          const std::vector<std::string>& known) {
+  std::vector<std::string> stems;
+  for (const std::string& k : known) stems.emplace_back(Stem(k));
+  const std::string stem = NearestName(Stem(name), stems);
+  std::string first;
+  for (const std::string& k : known) {
+    if (stem.empty() || Stem(k) != stem) continue;
+    if (k.substr(stem.size()) == name.substr(Stem(name).size())) return k;
+    if (first.empty()) first = k;
+  }
+  return first;
+}
+
 absl::Status Unknown(absl::string_view key, const std::string& name,
                      std::vector<std::string> Policy::*member) {
   const std::vector<std::string> known = Names(member);
-  const std::string nearest = NearestName(name, known);
+  const std::string nearest = NearestByStem(name, known);
   return ConfigUnsupported(
-      {json::Value(name), std::string(key)}, absl::StrJoin(known, ", "),
+      {json::Value(name), std::string(key)},
+      absl::StrCat(known.size(), " names of ", AllPolicies().size(),
+                   " families, which `dscompile families` lists"),
       nearest.empty() ? "" : absl::StrCat("the nearest is ", nearest));
 }
 
@@ -65,8 +92,7 @@ absl::StatusOr<const Policy*> MatchPolicy(const json::Value& config) {
     if (!model_type.present()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "config.json: architectures and model_type: both absent; allowed: ",
-          absl::StrJoin(Names(&Policy::architectures), ", "),
-          "; add the one that the weights belong to"));
+          "one that `dscompile families` lists; add that of the weights"));
     }
     const std::string& type = model_type.value.as_string();
     const Policy* policy = Find(&Policy::model_types, type);

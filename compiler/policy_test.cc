@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "schema/base/status_matchers.h"
 
@@ -43,15 +44,27 @@ TEST(MatchPolicy, GoesByArchitecturesThenByModelType) {
             "llama");
 }
 
-TEST(MatchPolicy, NamesTheNearestAndTheSupported) {
+TEST(MatchPolicy, NamesTheNearestAndSaysWhereTheSupportedAre) {
   DS_EXPECT_ERROR(Match(R"({"architectures": ["Qwen33ForCausalLM"]})"),
                   kUnimplemented,
-                  "architectures: found \"Qwen33ForCausalLM\"; allowed: "
-                  "BloomForCausalLM, ");
+                  "architectures: found \"Qwen33ForCausalLM\"; allowed: ");
   DS_EXPECT_ERROR(Match(R"({"architectures": ["Qwen33ForCausalLM"]})"),
-                  kUnimplemented, "the nearest is Qwen3ForCausalLM");
+                  kUnimplemented,
+                  " families, which `dscompile families` lists; the nearest is "
+                  "Qwen3ForCausalLM");
+  // By the stem: all have an ending in common.
+  for (const char* unlike :
+       {"RobertaModel", "MyForCausalLM", "SunflowerForCausalLM", "Model", ""}) {
+    DS_EXPECT_ERROR(
+        Match(absl::StrCat(R"({"architectures": [")", unlike, R"("]})")),
+        kUnimplemented, "lists; nothing else is supported");
+  }
+  DS_EXPECT_ERROR(Match(R"({"architectures": ["Phi4Model"]})"), kUnimplemented,
+                  "the nearest is PhiModel");
+  DS_EXPECT_ERROR(Match(R"({"architectures": ["GPT2ForCausalLM"]})"),
+                  kUnimplemented, "the nearest is GPT2LMHeadModel");
   DS_EXPECT_ERROR(Match(R"({"model_type": "lama"})"), kUnimplemented,
-                  "model_type: found \"lama\"; allowed: bloom, ");
+                  "model_type: found \"lama\"; allowed: ");
   DS_EXPECT_ERROR(Match(R"({"model_type": "lama"})"), kUnimplemented,
                   "; the nearest is llama");
 }

@@ -26,6 +26,7 @@
 #include "tools/cli_parse.h"
 #include "tools/cli_values.h"
 #include "tools/command_line.h"
+#include "tools/dscompile_families.h"
 #include "tools/dscompile_limits.h"
 #include "tools/progress.h"
 #include "tools/version.h"
@@ -204,6 +205,9 @@ int Main(int argc, char** argv) {
   if (!arguments.empty() && arguments[0] == "limits") {
     return RunLimits({arguments.begin() + 1, arguments.end()});
   }
+  if (!arguments.empty() && arguments[0] == "families") {
+    return RunFamilies({arguments.begin() + 1, arguments.end()});
+  }
   CLI::App app(
       "Compiles a checkpoint to one plan per rank: dscompile SRC --tp 4 "
       "--dtype int8 -o plan/",
@@ -217,9 +221,10 @@ int Main(int argc, char** argv) {
   AddVerbosityFlags(app, &verbosity);
   AddDebugFlags(app, o);
   app.footer(
-      "`dscompile limits` prints the bounds on files (--json).\nEvery flag is "
-      "also read from the environment, --max-batch from "
-      "DSCOMPILE_MAX_BATCH;\nthe command line wins. `-` and `_` in flags are "
+      "`dscompile families` prints the models that have a policy, `dscompile "
+      "limits` the\nbounds on files (--json). Every flag is also read from the "
+      "environment, --max-batch\nfrom DSCOMPILE_MAX_BATCH; the command line "
+      "wins. `-` and `_` in flags are "
       "alike. Exit codes: 0 done, 1 failed,\n2 usage, 3 bad input, 4 does not "
       "fit or unsupported, 130 interrupted.");
   if (const int code = ParseCommandLine(app, arguments); code >= 0) {
