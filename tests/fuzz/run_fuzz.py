@@ -3,13 +3,15 @@
 
     run_fuzz.py BUILD [TARGET...] --runs N --work FOLDER
     run_fuzz.py BUILD [TARGET...] --pack --work FOLDER
+    run_fuzz.py --table --work FOLDER
 
 BUILD is a folder set up with tools/meson/fuzz.ini, after `ninja fuzz`. FOLDER
 keeps what was found between calls: corpora, logs, and counts.tsv with a line
 for each run. --runs is the sum that a target shall reach, over all lines of
 counts.tsv: what is there already is not run again. A finding ends the target's
 run; its input is in FOLDER/TARGET/findings. --pack writes the smallest set of
-inputs with the same coverage to the tree's corpus, to be committed.
+inputs with the same coverage to the tree's corpus, to be committed. --table
+prints the sums as the table of tests/RESULTS.md.
 """
 import argparse
 import datetime
@@ -24,8 +26,11 @@ import sys
 import seeds
 
 HERE = pathlib.Path(__file__).resolve().parent
-TIMEOUT = 5  # seconds of one input
-LIMITS = ['-rss_limit_mb=512', f'-timeout={TIMEOUT}', '-malloc_limit_mb=256']
+# An input may take so many seconds of a processor. libFuzzer has a clock on the
+# wall: it ends a run late and writes down inputs that may have been slow.
+TIMEOUT = 5
+LIMITS = ['-rss_limit_mb=512', '-malloc_limit_mb=256', '-timeout=120',
+          f'-report_slow_units={TIMEOUT}']
 # Longest input, where it is not 1024 bytes.
 LENGTHS = {'plan': 16384, 'gguf': 4096, 'jinja': 2048, 'json': 4096,
            'sentencepiece_model': 4096, 'tokenizer_json': 3072,
@@ -93,13 +98,19 @@ def counted(work):
     return out
 
 
+def processor_seconds():
+    """That ended child processes took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def seconds(build, target, path):
     """Processor time that one input takes; above TIMEOUT where it fails."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    before = processor_seconds()
     code = subprocess.run(command(build, target, '-timeout=600', path),
                           stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL).returncode
-    took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    took = processor_seconds() - before
     return took if code == 0 else TIMEOUT + took
 
 
@@ -112,17 +123,22 @@ def fuzz(build, target, runs, work, extra):
     log = folder / 'log'
     line = command(build, target, f'-runs={runs}', '-print_final_stats=1',
                    f'-artifact_prefix={findings}/', *extra, corpus, start)
+    before = processor_seconds()
     with open(log, 'wb') as out:
         code = subprocess.run(
             line, stdout=subprocess.DEVNULL, stderr=out,
             env={**os.environ, 'ASAN_OPTIONS': OPTIONS,
                  'UBSAN_OPTIONS': 'print_stacktrace=1'}).returncode
+    busy = processor_seconds() - before
     text = log.read_text(errors='replace')
-    artifact = re.search(r'Test unit written to (\S*/timeout-\S+)', text)
-    if artifact and seconds(build, target, artifact[1]) < TIMEOUT:
-        # The machine stood still, not the reader.
-        pathlib.Path(artifact[1]).unlink()
+    if re.search(r'Test unit written to \S*/timeout-', text):
         code = 0
+    for kind in ('timeout-*', 'slow-unit-*'):
+        for path in findings.glob(kind):
+            if seconds(build, target, path) < TIMEOUT:
+                path.unlink()  # the machine stood still, not the reader
+            else:
+                code = 70  # as libFuzzer has it
     done = re.search(r'number_of_executed_units:\s*(\d+)', text)
     # One that died says how far it was in its last lines of progress.
     marks = re.findall(r'^#(\d+)\s', text, re.M)
@@ -131,11 +147,33 @@ def fuzz(build, target, runs, work, extra):
     with open(work / 'counts.tsv', 'a') as out:
         out.write(f'{target}\t{count}\t{took[1] if took else "-"}\t'
                   f'{datetime.datetime.now():%Y-%m-%d %H:%M}\t'
-                  f'{"clean" if code == 0 else f"finding ({code})"}\n')
+                  f'{"clean" if code == 0 else f"finding ({code})"}\t'
+                  f'{busy:.0f}\n')
     print(f'{target}: {count} executions, '
           f'{"no finding" if code == 0 else f"a finding: see {log}"}',
           flush=True)
     return code == 0
+
+
+def table(work):
+    """Sums by target: executions, how many a processor's second, last run."""
+    sums = {}
+    for line in (work / 'counts.tsv').read_text().splitlines():
+        target, runs, _, date, how, *busy = line.split('\t')
+        s = sums.setdefault(target, {'runs': 0, 'timed': 0, 'busy': 0,
+                                     'findings': 0})
+        s['runs'] += int(runs)
+        s['findings'] += how != 'clean'
+        s['date'] = date[:10]
+        if busy and int(busy[0]) >= 10:
+            s['timed'] += int(runs)
+            s['busy'] += int(busy[0])
+    print('| target | executions | a processor second | findings, mended '
+          '| last run |\n|---|---|---|---|---|')
+    for target, s in sorted(sums.items()):
+        rate = f'{s["timed"] / s["busy"]:,.0f}' if s['busy'] else ''
+        print(f'| {target} | {s["runs"]:,} | {rate} | {s["findings"]} '
+              f'| {s["date"]} |')
 
 
 def pack(build, target, work):
@@ -160,14 +198,19 @@ def pack(build, target, work):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('build', type=pathlib.Path)
+    parser.add_argument('build', type=pathlib.Path, nargs='?')
     parser.add_argument('targets', nargs='*')
     parser.add_argument('--work', type=pathlib.Path, required=True)
     parser.add_argument('--runs', type=int, default=100_000)
     parser.add_argument('--slice', type=int, default=0,
                         help='at most so many executions in this call')
     parser.add_argument('--pack', action='store_true')
+    parser.add_argument('--table', action='store_true')
     args, extra = parser.parse_known_args()
+    if args.table:
+        return table(args.work)
+    if args.build is None:
+        parser.error('needs the build folder')
     build = args.build.resolve()
     programs = sorted(p.name[len('fuzz_'):] for p in (
         build / 'tests/fuzz').glob('fuzz_*') if p.is_file())
@@ -182,8 +225,8 @@ def main():
             left = min(left, args.slice)
         if left > 0:
             good &= fuzz(build, target, left, args.work, extra)
-    sys.exit(0 if good else 1)
+    return 0 if good else 1
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())
