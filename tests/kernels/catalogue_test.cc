@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -74,9 +75,16 @@ class Catalogue : public NeedsNvrtc {
       Wanted& wanted = wanted_[name];
       wanted.target = target.gpu;
       for (int r = 0; r < tp; ++r) {
-        DS_ASSERT_OK_AND_ASSIGN(
-            const GpuPrograms programs,
-            LowerForGpu(graphs.ranks[r], ceilings, {r, tp}, target.gpu));
+        auto lowered =
+            LowerForGpu(graphs.ranks[r], ceilings, {r, tp}, target.gpu);
+        // Families that run on the CPU alone so far.
+        if (absl::IsUnimplemented(lowered.status()) &&
+            absl::StrContains(lowered.status().message(),
+                              "has no GPU kernel")) {
+          left_out_.insert(model.family);
+          return;
+        }
+        DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms programs, std::move(lowered));
         wanted.asked += programs.kernels.size();
         for (const KernelSpec& k : programs.kernels) {
           if (wanted.seen.emplace(std::make_pair(k.source, k.entry), 0)
@@ -114,6 +122,7 @@ class Catalogue : public NeedsNvrtc {
   void Compile();
 
   std::map<std::string, Wanted> wanted_;
+  std::set<std::string> left_out_;  // families
 };
 
 // The first number before `what` in the assembler's log; -1 when absent.
@@ -210,6 +219,12 @@ TEST_F(Catalogue, OfSmallModels) {
   }
   std::printf("catalogue: %zu golden cases, %d models beside the checkout\n",
               names.size(), beside);
+  for (const std::string& family : left_out_) {
+    std::printf("catalogue: %s has no GPU kernels yet\n", family.c_str());
+  }
+  for (const char* family : {"gpt2", "llama", "mistral", "qwen2"}) {
+    EXPECT_EQ(left_out_.count(family), 0u) << family;
+  }
   Compile();
 }
 
