@@ -6,16 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/text/template_runner.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
-namespace {
-
-// Walks in each other. A level takes up to 4 KiB of stack.
-constexpr int kMaxDepth = 400;
-
-}  // namespace
-
 using Value = TemplateValue;
 using ValueOr = absl::StatusOr<TemplateValue>;
 
@@ -40,10 +34,11 @@ absl::Status TemplateRunner::Error(int line, absl::string_view what) {
 }
 
 absl::Status TemplateRunner::Enter(int line) {
-  if (depth_ > kMaxDepth) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("line ", line, ": the chat template nests more than ",
-                     kMaxDepth, " levels deep; use another template"));
+  // A level takes up to 4 KiB of stack.
+  if (depth_ > limits::kTemplateDepth) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "line ", line, ": the chat template nests more than ",
+        limits::kTemplateDepth, " levels deep; use another template"));
   }
   return At(line, meter_.Charge(1));
 }

@@ -5,6 +5,7 @@
 
 #include "runtime/text/template_functions.h"
 #include "runtime/text/template_tokens.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -15,18 +16,15 @@ using ExprPtr = TemplateExprPtr;
 using ExprOr = absl::StatusOr<ExprPtr>;
 using TokenKind = TemplateToken::Kind;
 
-constexpr int kMaxNesting = 64;  // of brackets
-constexpr int kMaxDepth = 200;   // of a tree: chains of operators
-
 class ExprParser {
  public:
   explicit ExprParser(TemplateTokens& tokens) : in_(tokens) {}
 
   ExprOr Expression(bool allow_tuple, bool allow_if) {
-    if (++nesting_ > kMaxNesting) {
+    if (++nesting_ > limits::kTemplateBrackets) {
       return absl::InvalidArgumentError(
-          absl::StrCat("line ", in_.line(), ": more than ", kMaxNesting,
-                       " nested brackets"));
+          absl::StrCat("line ", in_.line(), ": more than ",
+                       limits::kTemplateBrackets, " nested brackets"));
     }
     DS_ASSIGN_OR_RETURN(ExprPtr e, One(allow_if));
     if (allow_tuple && in_.IsOp(",")) {
@@ -78,10 +76,10 @@ class ExprParser {
   // Adds a child (or null); refuses trees that could not be walked.
   static absl::Status Push(ExprPtr& parent, ExprPtr child) {
     if (child) parent->depth = std::max(parent->depth, child->depth + 1);
-    if (parent->depth > kMaxDepth) {
+    if (parent->depth > limits::kTemplateOperators) {
       return absl::InvalidArgumentError(
           absl::StrCat("line ", parent->line, ": an expression of more than ",
-                       kMaxDepth, " levels"));
+                       limits::kTemplateOperators, " levels"));
     }
     parent->args.push_back(std::move(child));
     return absl::OkStatus();
@@ -116,7 +114,8 @@ class ExprParser {
       DS_ASSIGN_OR_RETURN(ExprPtr condition, Or());
       ExprPtr other;
       if (in_.TakeName("else")) {
-        if (++nesting_ > kMaxNesting) return in_.Expected("fewer nested if");
+        if (++nesting_ > limits::kTemplateBrackets)
+          return in_.Expected("fewer nested if");
         DS_ASSIGN_OR_RETURN(other, One(true));
         --nesting_;
       }
@@ -173,7 +172,8 @@ class ExprParser {
   ExprOr Not() {
     if (!in_.IsName("not")) return Compare();
     const int line = in_.Take().line;
-    if (++nesting_ > kMaxNesting) return in_.Expected("fewer \"not\"");
+    if (++nesting_ > limits::kTemplateBrackets)
+      return in_.Expected("fewer \"not\"");
     DS_ASSIGN_OR_RETURN(ExprPtr inner, Not());
     --nesting_;
     ExprPtr e = Make(Expr::Kind::kNot, line);
@@ -259,7 +259,8 @@ class ExprParser {
     ExprPtr e;
     if (in_.IsOp("-") || in_.IsOp("+")) {
       const TemplateToken op = in_.Take();
-      if (++nesting_ > kMaxNesting) return in_.Expected("fewer signs");
+      if (++nesting_ > limits::kTemplateBrackets)
+        return in_.Expected("fewer signs");
       DS_ASSIGN_OR_RETURN(ExprPtr inner, Unary(false));
       --nesting_;
       e = Make(op.text == "-" ? Expr::Kind::kNegative : Expr::Kind::kPositive,

@@ -20,8 +20,6 @@ namespace {
 using Value = TemplateValue;
 using Spec = TemplateFormatSpec;
 
-constexpr int64_t kMostDigits = 500;  // of a precision
-
 absl::Status Bad(const Value& v, const Spec& spec) {
   return absl::InvalidArgumentError(
       absl::StrCat("format \"", std::string(spec.kind ? 1 : 0, spec.kind),
@@ -151,10 +149,10 @@ std::string Printed(bool alternate, char kind, int digits, double d) {
 absl::StatusOr<MarkedText> Real(const Value& v, const Spec& spec,
                                 TemplateMeter& meter) {
   const double d = v.as_double();
-  if (spec.precision && *spec.precision > kMostDigits) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a format of ", *spec.precision,
-                     " digits; the chat template may ask for ", kMostDigits));
+  if (spec.precision && *spec.precision > limits::kTemplateDigits) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a format of ", *spec.precision,
+        " digits; the chat template may ask for ", limits::kTemplateDigits));
   }
   const double magnitude = std::fabs(d);
   const int digits = static_cast<int>(spec.precision.value_or(6));

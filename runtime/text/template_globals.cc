@@ -7,15 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/text/template_functions.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
 namespace {
 
 using Value = TemplateValue;
-
-constexpr size_t kMostOfRange = 100'000;  // of a sandbox's range()
-constexpr size_t kMostOfFormat = 1000;
 
 absl::StatusOr<Value> Range(const TemplateArgs& args, TemplateMeter& meter) {
   int64_t bounds[3] = {0, 0, 1};
@@ -36,9 +34,9 @@ absl::StatusOr<Value> Range(const TemplateArgs& args, TemplateMeter& meter) {
   Value::List out;
   for (int64_t i = bounds[0]; bounds[2] > 0 ? i < bounds[1] : i > bounds[1];) {
     DS_RETURN_IF_ERROR(meter.Charge(1));
-    if (out.size() == kMostOfRange) {
+    if (static_cast<int64_t>(out.size()) == limits::kTemplateRange) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("range() of more than ", kMostOfRange,
+          absl::StrCat("range() of more than ", limits::kTemplateRange,
                        " items; the chat template may have that many"));
     }
     out.push_back(Value::Int(i));
@@ -119,10 +117,11 @@ absl::StatusOr<Value> Strftime(const TemplateArgs& args, absl::Time now,
     return absl::InvalidArgumentError("strftime_now() takes a format");
   }
   const MarkedText& text = format->as_string();
-  if (text.size() > kMostOfFormat ||
+  if (static_cast<int64_t>(text.size()) > limits::kTemplateTimeFormatBytes ||
       text.text.find('\0') != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "strftime_now() takes a format of up to ", kMostOfFormat, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("strftime_now() takes a format of up to ",
+                     limits::kTemplateTimeFormatBytes, " bytes"));
   }
   std::string pattern;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -9,6 +9,7 @@
 #include "runtime/text/template_functions.h"
 #include "runtime/text/template_text.h"
 #include "runtime/text/utf8.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -16,8 +17,6 @@ namespace {
 
 using Value = TemplateValue;
 using Kind = TemplateValue::Kind;
-
-constexpr int kMaxDepth = 64;  // of lists and mappings in each other
 
 absl::Status CantApply(absl::string_view op, const Value& a, const Value& b) {
   for (const Value* v : {&a, &b}) {
@@ -237,7 +236,7 @@ absl::StatusOr<TemplateValue> TemplateMeter::Map(TemplateValue::Map map) {
 }
 
 absl::StatusOr<TemplateValue> TemplateMeter::Checked(TemplateValue container) {
-  if (container.depth() > kMaxDepth ||
+  if (container.depth() > limits::kTemplateValueDepth ||
       container.weight() > static_cast<uint64_t>(limits::kTemplateSteps)) {
     return absl::ResourceExhaustedError(
         "the chat template makes too large a list or mapping; use another "

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/text/template_lexer.h"
 #include "runtime/text/template_tokens.h"
+#include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -16,8 +17,6 @@ namespace {
 
 using Statement = TemplateStatement;
 using TokenKind = TemplateToken::Kind;
-
-constexpr int kMaxBlocks = 64;  // nested in each other
 
 class Parser {
  public:
@@ -46,9 +45,10 @@ class Parser {
   absl::StatusOr<std::string> Body(
       std::initializer_list<absl::string_view> ends,
       std::vector<Statement>* out) {
-    if (++blocks_ > kMaxBlocks) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "line ", in_.line(), ": more than ", kMaxBlocks, " nested blocks"));
+    if (++blocks_ > limits::kTemplateBlocks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", in_.line(), ": more than ",
+                       limits::kTemplateBlocks, " nested blocks"));
     }
     while (true) {
       const TemplateToken t = in_.Take();

@@ -179,6 +179,22 @@ std::vector<Edge> TextEdges() {
                                   Times(n - 1, ")") + " }}");
        },
        kOk},
+      {"TemplateRange",
+       [](int64_t n) {
+         return RenderText(absl::StrCat("{{ range(", n, ") | length }}"));
+       },
+       kOk},
+      {"TemplateDigits",
+       [](int64_t n) {
+         return RenderText(absl::StrCat("{{ '%.", n, "f' % 0.5 }}"));
+       },
+       kOk},
+      {"TemplateTimeFormatBytes",
+       [](int64_t n) {
+         return RenderText(
+             absl::StrCat("{{ strftime_now('", Times(n, "-"), "') }}"));
+       },
+       kOk},
   };
 }
 
