@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "absl/algorithm/container.h"
@@ -14,6 +15,7 @@
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/dtype_option.h"
 #include "compiler/generation_settings.h"
+#include "compiler/golden_sequences.h"
 #include "compiler/gpu/gpu_plan.h"
 #include "compiler/import.h"
 #include "compiler/model.h"
@@ -22,6 +24,7 @@
 #include "compiler/plan_folder.h"
 #include "compiler/plan_lock.h"
 #include "compiler/random_weights.h"
+#include "compiler/rendered_conversations.h"
 #include "compiler/target.h"
 #include "compiler/tokenizer_source.h"
 #include "ir/printer.h"
@@ -139,6 +142,42 @@ json::Value EffectiveOptions(const CompileOptions& o, const StepCeilings& c,
     v.Set("random_weights", absl::StrCat(*o.random_weights));
   }
   return v;
+}
+
+// Multiply-adds that golden sequences may take: a second or two.
+constexpr int64_t kGoldenBudget = int64_t{8} << 30;
+
+// What a token must lead by, as a part of the logits' spread, to be the same on
+// every target: how far activations and caches of a type put logits apart.
+double GoldenMargin(const StorageChoice& storage, bool gpu) {
+  const Encoding type = gpu ? storage.base : storage.cache;
+  switch (type) {
+    case Encoding::kF16:
+      return gpu ? 3e-2 : 1e-2;
+    case Encoding::kBF16:
+      return gpu ? 0.2 : 5e-2;
+    default:
+      return 2e-3;
+  }
+}
+
+absl::StatusOr<std::vector<GoldenSequence>> MakeGolden(
+    const CompileOptions& o, const Graph& unsliced,
+    const Checkpoint& checkpoint, const PlanContents& contents,
+    const StorageChoice& storage, bool gpu, int threads) {
+  GoldenOptions golden;
+  golden.budget = o.selftest == "full" ? std::numeric_limits<int64_t>::max()
+                  : o.selftest == "none" ? 0
+                                         : kGoldenBudget;
+  golden.vocab_size = contents.vocab_size;
+  golden.max_seq_len = contents.ceilings.max_seq_len;
+  golden.margin = GoldenMargin(storage, gpu);
+  golden.threads = threads;
+  golden.stopped = PlanWritingInterrupted;
+  golden.progress = o.progress;
+  return MakeGoldenSequences(
+      unsliced, checkpoint,
+      GoldenPrompts(contents.tokenizer, contents.vocab_size), golden);
 }
 
 // Programs and machine code of all GPU targets. Before anything is written: it
@@ -266,6 +305,13 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   const int threads = o.threads > 0
                           ? o.threads
                           : std::max(1u, std::thread::hardware_concurrency());
+  contents.passes = graphs.passes;
+  contents.rendered =
+      RenderConversations(contents.chat, contents.tokenizer);
+  DS_ASSIGN_OR_RETURN(
+      contents.golden,
+      MakeGolden(o, graphs.unsliced, *checkpoint, contents, pipeline.storage,
+                 HasGpu(targets), threads));
   GpuPlans gpu;
   contents.cpu = HasCpu(targets);
   if (HasGpu(targets)) {

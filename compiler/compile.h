@@ -47,6 +47,10 @@ struct CompileOptions {
   bool time_passes = false;
   bool unchecked = false;  // for edited IR: skip the check across ranks
 
+  // Golden sequences for `dsrun selftest`: "auto" makes as many tokens as take
+  // little time, "full" as many as there should be, "none" none.
+  std::string selftest = "auto";
+
   int threads = 0;                              // 0: one per core
   std::function<void(const std::string&)> log;  // notes; may be empty
   ReportProgress progress;

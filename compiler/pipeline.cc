@@ -153,6 +153,7 @@ class Runner {
             r.rank < 0 ? "" : absl::StrCat(" of rank ", r.rank)));
       }
     }
+    out.passes = changed_;
     return out;
   }
 
@@ -202,6 +203,10 @@ class Runner {
     DS_RETURN_IF_ERROR(Annotate(VerifyGraph(*graph), "after ", where));
     DS_RETURN_IF_ERROR(Replace(stage.pass->name(), rank, graph));
     if (GraphDigest(*graph) == before) return absl::OkStatus();
+    const std::string name(stage.pass->name());
+    if (std::find(changed_.begin(), changed_.end(), name) == changed_.end()) {
+      changed_.push_back(name);
+    }
     return Dump(*graph, place, stage.phase, stage.pass->name(), rank);
   }
 
@@ -238,6 +243,7 @@ class Runner {
 
   const PipelineOptions& o_;
   std::vector<Replacement> replacements_;
+  std::vector<std::string> changed_;  // CompiledGraphs::passes
   int total_ = 0;
 };
 

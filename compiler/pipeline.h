@@ -33,6 +33,8 @@ struct CompiledGraphs {
   Graph imported;  // as given
   Graph unsliced;  // after the last pass that all ranks share
   std::vector<Graph> ranks;
+  // Passes that changed a graph, each once, in order.
+  std::vector<std::string> passes;
   bool stopped = false;  // stop_after was reached: `ranks` may be unfinished
 };
 

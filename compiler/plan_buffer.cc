@@ -223,8 +223,8 @@ std::string BuildPlanBuffer(const RankPlan& rank,
     states.push_back(BuildState(b, *s, contents.ceilings.kv_block));
   }
   std::vector<Offset<fb::Target>> targets;
+  const auto program = BuildProgram(b, *rank.schedule, *rank.graph);
   if (contents.cpu) {
-    const auto program = BuildProgram(b, *rank.schedule, *rank.graph);
     const auto target_name = b.CreateString("cpu");
     const auto programs = b.CreateVector(&program, 1);
     targets.push_back(fb::CreateTarget(b, target_name, programs));
@@ -250,6 +250,22 @@ std::string BuildPlanBuffer(const RankPlan& rank,
     const auto to = b.CreateString(buffer);
     published.push_back(fb::CreatePublishedName(b, from, to));
   }
+
+  std::vector<Offset<fb::SelfTest>> self_tests;
+  for (const GoldenSequence& s : contents.golden) {
+    const auto prompt = b.CreateVector(s.prompt);
+    const auto continuation = b.CreateVector(s.continuation);
+    self_tests.push_back(fb::CreateSelfTest(b, prompt, continuation));
+  }
+  const auto self_test_vector = b.CreateVector(self_tests);
+  std::vector<Offset<fb::RenderTest>> render_tests;
+  for (const RenderedConversation& r : contents.rendered) {
+    const auto messages = b.CreateString(r.messages);
+    const auto text = b.CreateString(r.text);
+    const auto ids = r.ids.has_value() ? b.CreateVector(*r.ids) : 0;
+    render_tests.push_back(fb::CreateRenderTest(b, messages, text, ids));
+  }
+  const auto render_test_vector = b.CreateVector(render_tests);
 
   const auto id = b.CreateString(rank.plan_set_id);
   const auto mesh = b.CreateVector(axes);
@@ -295,6 +311,9 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   plan.add_tokenizer(tokenizer);
   plan.add_chat_template(chat_template);
   plan.add_generation(generation);
+  plan.add_self_tests(self_test_vector);
+  plan.add_render_tests(render_test_vector);
+  if (!contents.cpu) plan.add_reference(program);
   plan.add_published(published_vector);
   plan.add_source(source);
   plan.add_named_templates(named_templates);

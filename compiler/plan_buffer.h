@@ -36,7 +36,7 @@ struct RankPlan {
   int world_size = 1;
   std::string plan_set_id;
   const Graph* graph = nullptr;
-  const Schedule* schedule = nullptr;  // of PlanContents::cpu
+  const Schedule* schedule = nullptr;  // the CPU's, or the reference
   const RankLayout* layout = nullptr;
   const std::vector<uint64_t>* block_hashes = nullptr;
 };

@@ -19,6 +19,7 @@
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 #include "schema/encoding.h"
+#include "schema/manifest_digest.h"
 
 namespace deepslice {
 namespace {
@@ -215,10 +216,9 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   uint64_t total = 0;
   for (size_t r = 0; r < ranks.size(); ++r) {
     work[r].graph = ranks[r];
-    if (contents.cpu) {
-      DS_ASSIGN_OR_RETURN(work[r].schedule,
-                          MakeSchedule(*ranks[r], contents.ceilings));
-    }
+    // Of GPUs alone, it says what their steps mean.
+    DS_ASSIGN_OR_RETURN(work[r].schedule,
+                        MakeSchedule(*ranks[r], contents.ceilings));
     work[r].layout = LayOutWeights(*ranks[r], checkpoint);
     work[r].errors.resize(ranks[r]->weights().size());
     total += 2 * work[r].layout.bytes;  // written, then hashed
@@ -321,11 +321,17 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   provenance.Set("compiler", DEEPSLICE_VERSION);
   provenance.Set("sources", std::move(sources));
   provenance.Set("options", contents.options);
+  json::Value passes = json::Value::Array();
+  for (const std::string& name : contents.passes) passes.Add(name);
+  provenance.Set("passes", std::move(passes));
   if (contents.gpu != nullptr) provenance.Set("nvrtc", contents.gpu->nvrtc);
   manifest.Set("provenance", std::move(provenance));
+  manifest.Set(kManifestDigestKey, ManifestDigestPlaceholder());
+  std::string manifest_text = json::Write(manifest, 1) + "\n";
+  SealManifest(&manifest_text);
   // Last: a folder with a manifest is whole.
-  DS_RETURN_IF_ERROR(AddSmallFile(*folder, "manifest.json",
-                                  json::Write(manifest, 1) + "\n", nullptr));
+  DS_RETURN_IF_ERROR(
+      AddSmallFile(*folder, "manifest.json", manifest_text, nullptr));
   DS_RETURN_IF_ERROR(folder->Commit());
   return written;
 }

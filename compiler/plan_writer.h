@@ -10,7 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/checkpoint/checkpoint.h"
+#include "compiler/golden_sequences.h"
 #include "compiler/progress.h"
+#include "compiler/rendered_conversations.h"
 #include "compiler/schedule.h"
 #include "ir/graph.h"
 #include "schema/base/json.h"
@@ -57,6 +59,9 @@ struct PlanContents {
   ChatSettings chat;
   GenerationSettings generation;
   std::string source;    // opaque to the runtime; see compile.cc
+  std::vector<GoldenSequence> golden;
+  std::vector<RenderedConversation> rendered;
+  std::vector<std::string> passes;  // that changed the graph, for provenance
   json::Value options;   // effective compile options, for provenance
   json::Value coverage;  // of the checkpoint, for report.json
   // A user's or an automatic policy, null for one that is built in; and what the

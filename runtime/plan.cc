@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <vector>
@@ -51,17 +52,26 @@ std::string WeightAt(const fb::Plan& plan, uint64_t begin, uint64_t end) {
 }
 
 // Hashes blocks by `threads` threads; the first damaged one, or -1.
-int64_t FindDamagedBlock(const fb::Plan& plan, absl::string_view weights,
-                         int threads) {
+int64_t FindDamagedBlock(
+    const fb::Plan& plan, absl::string_view weights, int threads,
+    const std::function<void(int64_t done, int64_t all)>& checked) {
   const uint64_t num_blocks = plan.weights_xxh3()->size();
   std::atomic<uint64_t> next{0}, first_bad{num_blocks};
+  std::mutex mutex;  // of `done` and `checked`
+  int64_t done = 0;
   const auto work = [&] {
     for (;;) {
       const uint64_t b = next.fetch_add(1, std::memory_order_relaxed);
       if (b >= first_bad.load(std::memory_order_relaxed)) return;
       const absl::string_view block =
           weights.substr(b * kHashBlock, kHashBlock);
-      if (Xxh3(block) == plan.weights_xxh3()->Get(b)) continue;
+      if (Xxh3(block) == plan.weights_xxh3()->Get(b)) {
+        if (!checked) continue;
+        const std::lock_guard<std::mutex> lock(mutex);
+        done += static_cast<int64_t>(block.size());
+        checked(done, static_cast<int64_t>(weights.size()));
+        continue;
+      }
       uint64_t seen = first_bad.load();
       while (b < seen && !first_bad.compare_exchange_weak(seen, b)) {
       }
@@ -200,8 +210,10 @@ absl::StatusOr<Plan> Plan::Load(const std::string& folder, int rank,
   return out;
 }
 
-absl::Status Plan::CheckWeights(int threads) const {
-  const int64_t bad = FindDamagedBlock(*fb_, weights_bytes_, threads);
+absl::Status Plan::CheckWeights(
+    int threads,
+    const std::function<void(int64_t done, int64_t all)>& checked) const {
+  const int64_t bad = FindDamagedBlock(*fb_, weights_bytes_, threads, checked);
   return bad < 0 ? absl::OkStatus() : DamagedBlock(bad);
 }
 

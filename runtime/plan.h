@@ -5,6 +5,7 @@
 #define DEEPSLICE_RUNTIME_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -51,8 +52,11 @@ class Plan {
   const std::string& weights_label() const { return weights_label_; }
   const std::string& kernels_label() const { return kernels_label_; }
   // Compares all blocks of the weights file with the plan's hashes, as Load does
-  // with check_weights.
-  absl::Status CheckWeights(int threads) const;
+  // with check_weights. `checked` is told how many bytes of all were, by one
+  // thread at a time; may be empty.
+  absl::Status CheckWeights(
+      int threads,
+      const std::function<void(int64_t done, int64_t all)>& checked = {}) const;
   // DataLoss: the hash of block `index` of the weights file is not the plan's.
   absl::Status DamagedBlock(uint64_t index) const;
   // Data and scales of weight i, inside weights() or in memory that

@@ -287,17 +287,18 @@ absl::Status CheckGeneration(const fb::Plan& plan,
   return absl::OkStatus();
 }
 
-absl::Status CheckText(const fb::Plan& plan) {
-  if (plan.vocab_size() < 0 || plan.vocab_size() > limits::kVocab ||
-      plan.max_positions() < 0 || plan.max_positions() > limits::kPositions) {
-    return Senseless("vocab_size ", plan.vocab_size(), ", max_positions ",
-                     plan.max_positions(), ": one is out of range");
+// What `dsrun selftest` compares.
+absl::Status CheckSelfTests(const fb::Plan& plan) {
+  const uint64_t most = limits::kPlanSelfTests;
+  const uint64_t rendered =
+      plan.render_tests() == nullptr ? 0 : plan.render_tests()->size();
+  const uint64_t golden =
+      plan.self_tests() == nullptr ? 0 : plan.self_tests()->size();
+  if (rendered > most || golden > most) {
+    return Senseless("self_tests: ", golden, ", render_tests: ", rendered,
+                     "; ", most, " of each are allowed");
   }
-  if (plan.generation() != nullptr) {
-    DS_RETURN_IF_ERROR(CheckGeneration(plan, *plan.generation()));
-  }
-  if (plan.self_tests() == nullptr) return absl::OkStatus();
-  for (uint32_t i = 0; i < plan.self_tests()->size(); ++i) {
+  for (uint32_t i = 0; i < golden; ++i) {
     const fb::SelfTest* test = plan.self_tests()->Get(i);
     for (const auto* ids : {test->prompt(), test->continuation()}) {
       if (ids == nullptr) continue;
@@ -309,6 +310,18 @@ absl::Status CheckText(const fb::Plan& plan) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckText(const fb::Plan& plan) {
+  if (plan.vocab_size() < 0 || plan.vocab_size() > limits::kVocab ||
+      plan.max_positions() < 0 || plan.max_positions() > limits::kPositions) {
+    return Senseless("vocab_size ", plan.vocab_size(), ", max_positions ",
+                     plan.max_positions(), ": one is out of range");
+  }
+  if (plan.generation() != nullptr) {
+    DS_RETURN_IF_ERROR(CheckGeneration(plan, *plan.generation()));
+  }
+  return CheckSelfTests(plan);
 }
 
 absl::Status CheckTarget(const fb::Plan& plan, const fb::Target& target) {
@@ -354,7 +367,17 @@ absl::Status CheckTables(const fb::Plan& plan, uint64_t weights_bytes) {
     }
     DS_RETURN_IF_ERROR(Annotate(CheckTarget(plan, t), where));
   }
-  return absl::OkStatus();
+  if (plan.reference() == nullptr) return absl::OkStatus();
+  // Like a step program of the CPU's; the target is nowhere asked about it.
+  if (plan.reference()->kind() != fb::ProgramKind::Step) {
+    return Senseless("reference: kind ",
+                     static_cast<int>(plan.reference()->kind()),
+                     "; a step program is allowed");
+  }
+  const ProgramView view{plan, *plan.targets()->Get(0), *plan.reference(),
+                         /*cpu=*/true};
+  DS_RETURN_IF_ERROR(Annotate(CheckProgramTables(view), "reference"));
+  return Annotate(CheckSteps(view), "reference");
 }
 
 }  // namespace

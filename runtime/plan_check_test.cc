@@ -101,6 +101,31 @@ const Case kCases[] = {
        p.plan.self_tests[0]->prompt = {130, 131};
      },
      "self_tests[0]: id 131; 0 to 130"},
+    {"MoreRenderTestsThanAllowed",
+     [](TestPlan& p) {
+       for (int i = 0; i < 1025; ++i) {
+         p.plan.render_tests.push_back(std::make_unique<fb::RenderTestT>());
+       }
+     },
+     "render_tests: 1025; 1024 of each are allowed"},
+    {"ReferenceThatIsNoStep",
+     [](TestPlan& p) {
+       p.plan.reference = std::make_unique<fb::ProgramT>(p.program());
+       p.plan.reference->kind = fb::ProgramKind::MAX;
+     },
+     "reference: kind"},
+    {"ReferenceOfAnOpThatIsNone",
+     [](TestPlan& p) {
+       p.plan.reference = std::make_unique<fb::ProgramT>(p.program());
+       p.plan.reference->steps[0]->cpu_op->op = 999;
+     },
+     "reference: steps[0]"},
+    {"ReferenceOutsideItsBuffers",
+     [](TestPlan& p) {
+       p.plan.reference = std::make_unique<fb::ProgramT>(p.program());
+       p.plan.reference->steps[0]->cpu_op->output = 1 << 20;
+     },
+     "reference: steps[0]"},
     {"TopPAboveOne",
      [](auto& p) {
        p.plan.generation = std::make_unique<fb::GenerationDefaultsT>();

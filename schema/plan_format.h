@@ -17,6 +17,10 @@ inline constexpr uint64_t kSegment = 4096;
 // Slots of the arena start at multiples of this.
 inline constexpr int64_t kSlotAlignment = 256;
 
+// When RenderTests were rendered, in seconds since 1970: some templates print
+// the date.
+inline constexpr int64_t kRenderTestTime = 1721952000;  // 2024-07-26
+
 // ---- what a GPU step program reads besides weights and caches ----------------
 
 // Lies in device memory; the first parameter of every launched kernel, which

@@ -124,6 +124,15 @@ void AddPlanFlags(CLI::App& app, CompileOptions& o) {
 }
 
 void AddWorkFlags(CLI::App& app, CompileOptions& o) {
+  app.add_option(
+         "--selftest", o.selftest,
+         "Golden sequences for `dsrun selftest`: auto makes as many "
+         "tokens as take a few seconds, of models above about 700 "
+         "million parameters none; full makes all of any model, none makes "
+         "none")
+      ->type_name("HOW")
+      ->transform(OneOf({"auto", "full", "none"}))
+      ->capture_default_str();
   o.kernel_cache = DefaultKernelCache();
   app.add_option("--kernel-cache", o.kernel_cache,
                  "Folder of compiled kernels, made when absent; default "

@@ -256,6 +256,8 @@ json::Value InspectRank(const Plan& plan, const json::Value& manifest) {
     for (const int32_t id : *p.generation()->eos_ids()) eos.Add(id);
   }
   text.Set("eos_ids", std::move(eos));
+  text.Set("golden_sequences",
+           static_cast<int64_t>(p.self_tests() ? p.self_tests()->size() : 0));
   v.Set("text", std::move(text));
   if (const json::Value* provenance = manifest.Find("provenance")) {
     v.Set("provenance", *provenance);
@@ -319,10 +321,12 @@ std::string InspectText(const json::Value& v) {
   }
   const json::Value& text = *v.Find("text");
   absl::StrAppendFormat(
-      &out, "\ntext: tokenizer %s bytes, chat template %s, eos %s\n",
+      &out,
+      "\ntext: tokenizer %s bytes, chat template %s, eos %s, %s golden "
+      "sequences\n",
       Text(text, "tokenizer_bytes"),
       text.Find("chat_template")->as_bool() ? "yes" : "no",
-      Text(text, "eos_ids"));
+      Text(text, "eos_ids"), Text(text, "golden_sequences"));
   return out;
 }
 

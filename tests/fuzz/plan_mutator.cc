@@ -213,7 +213,7 @@ void ChangeState(Random& random, fb::PlanT& plan) {
 }
 
 void ChangeTables(Random& random, fb::PlanT& plan) {
-  switch (Pick(random, 8)) {
+  switch (Pick(random, 9)) {
     case 0:
       return ChangeWeight(random, plan);
     case 1:
@@ -224,6 +224,9 @@ void ChangeTables(Random& random, fb::PlanT& plan) {
       return ChangeState(random, plan);
     case 4:
       return Number(random, plan.vocab_size);
+    case 5:
+      if (plan.reference == nullptr) return;
+      return ChangeProgram(random, *plan.reference);
     default: {
       if (plan.targets.empty()) return;
       auto& target = plan.targets[Pick(random, plan.targets.size())];

@@ -1,6 +1,7 @@
 #include "tests/fuzz/plan_seeds.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "tests/support/gpu_plan_builder.h"
@@ -8,6 +9,22 @@
 
 namespace deepslice {
 namespace {
+
+// All that `dsrun selftest` compares.
+TestPlan WithSelfTests() {
+  TestPlan out = TinyLlama().Build();
+  out.plan.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  auto golden = std::make_unique<fb::SelfTestT>();
+  golden->prompt = {1, 2};
+  golden->continuation = {3};
+  out.plan.self_tests.push_back(std::move(golden));
+  auto rendered = std::make_unique<fb::RenderTestT>();
+  rendered->messages = "[{\"role\": \"user\", \"content\": \"a\"}]";
+  rendered->text = "a";
+  out.plan.render_tests.push_back(std::move(rendered));
+  out.plan.reference = std::make_unique<fb::ProgramT>(out.program());
+  return out;
+}
 
 std::vector<std::pair<std::string, TestPlan>> Plans() {
   std::vector<std::pair<std::string, TestPlan>> out;
@@ -20,6 +37,7 @@ std::vector<std::pair<std::string, TestPlan>> Plans() {
       TinyLlama{.matrices = Encoding::kBF16, .cache = Encoding::kF16}.Build());
   out.emplace_back("rank_of_two", TinyLlama{.rank = 1, .world = 2}.Build());
   out.emplace_back("gpu", TinyGpuPlan().Build());
+  out.emplace_back("self_tests", WithSelfTests());
   return out;
 }
 

@@ -39,6 +39,16 @@ std::vector<Edge> PlanEdges() {
          return Load([&](TestPlan& p) { p.plan.plan_set_id.assign(n, 'x'); });
        },
        kOk},
+      {"PlanSelfTests",
+       [](int64_t n) {
+         return Load([&](TestPlan& p) {
+           p.plan.self_tests.clear();
+           for (int64_t i = 0; i < n; ++i) {
+             p.plan.self_tests.push_back(std::make_unique<fb::SelfTestT>());
+           }
+         });
+       },
+       kOk},
       {"PlanExtent",
        [](int64_t n) {
          return Load([&](TestPlan& p) { p.program().dims[2]->maximum = n; });

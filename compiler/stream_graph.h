@@ -1,0 +1,53 @@
+// Runs a graph of one rank over the reference kernels without holding its
+// matrices: they are read a few rows at a time, where they are multiplied.
+#ifndef DEEPSLICE_COMPILER_STREAM_GRAPH_H_
+#define DEEPSLICE_COMPILER_STREAM_GRAPH_H_
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/checkpoint/checkpoint.h"
+#include "ir/graph.h"
+#include "kernels/reference.h"
+
+namespace deepslice {
+
+// Multiply-adds of matrices for one row of their input.
+int64_t MatrixElements(const Graph& graph);
+
+class StreamedGraph {
+ public:
+  // Weights are rounded as stored (stored_rows.h). The graph has no collective.
+  // Those of a linear and of an embedding are read in pieces. Both must outlive
+  // it.
+  StreamedGraph(const Graph& graph, const Checkpoint& checkpoint, int threads)
+      : graph_(graph), checkpoint_(checkpoint), threads_(threads) {}
+
+  // What the graph returns first, from its parameters by name. States are kept
+  // from call to call. The same bits whatever the threads: each sum is of one
+  // thread, in order. `between` is called with each node's place and may end
+  // the run with its status.
+  absl::StatusOr<RefTensor> Run(
+      std::map<std::string, RefTensor> inputs,
+      const std::function<absl::Status(size_t node)>& between);
+
+ private:
+  absl::Status RunNode(const Node& node,
+                       const std::map<const Value*, RefTensor>& values,
+                       RefTensor* out);
+  absl::Status Linear(const Weight& w, const RefTensor& x, RefTensor* out);
+  absl::Status Embed(const Weight& table, const RefTensor& ids, int64_t begin,
+                     RefTensor* out);
+  absl::StatusOr<RefTensor> Whole(const Weight& w);
+
+  const Graph& graph_;
+  const Checkpoint& checkpoint_;
+  const int threads_;
+  std::map<std::string, RefState> states_;
+};
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_STREAM_GRAPH_H_
