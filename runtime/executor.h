@@ -72,6 +72,9 @@ class Executor {
   using Observer = std::function<void(int step, const float* data, int64_t rows,
                                       int64_t cols)>;
   virtual void SetObserver(Observer observer) = 0;
+  // The program that the last Execute ran, whose steps an observer's count;
+  // nullptr before the first.
+  virtual const fb::Program* last_program() const { return nullptr; }
 
   virtual const RunLimits& limits() const = 0;  // effective, none 0
   virtual int64_t blocks_per_seq() const = 0;

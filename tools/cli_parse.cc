@@ -63,6 +63,18 @@ std::string UnknownVerb(const std::string& word, const std::string& nearest) {
       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
 }
 
+// CLI11's words, but for an argument that is also a flag: it would be called by
+// the flag's name.
+std::string Missing(const CLI::App& app, const CLI::ParseError& e) {
+  if (dynamic_cast<const CLI::RequiredError*>(&e) == nullptr) return e.what();
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_required() && o->get_positional() && o->count() == 0) {
+      return absl::StrCat(o->get_name(/*positional=*/true), " is required");
+    }
+  }
+  return e.what();
+}
+
 // What is wrong, without the pointer to --help.
 std::string Explain(const CLI::App& app, const std::string& first,
                     const CommandLineHints& hints, const CLI::ParseError& e) {
@@ -86,7 +98,7 @@ std::string Explain(const CLI::App& app, const std::string& first,
                ? absl::StrCat("a verb is missing: ", absl::StrJoin(verbs, ", "))
                : UnknownVerb(extras[0], NearestName(extras[0], verbs));
   }
-  if (extras.empty()) return e.what();
+  if (extras.empty()) return Missing(app, e);
   const std::string nearest = NearestName(first, hints.verbs);
   if (!nearest.empty()) return UnknownVerb(first, nearest);
   return absl::StrCat("unexpected argument \"", extras[0], "\"");

@@ -21,6 +21,7 @@
 #include "tools/plan_diff.h"
 #include "tools/plan_dot.h"
 #include "tools/plan_explain.h"
+#include "tools/plan_files.h"
 #include "tools/plan_html.h"
 #include "tools/plan_inspect.h"
 #include "tools/plan_source.h"

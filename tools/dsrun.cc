@@ -29,6 +29,7 @@
 #include "tools/dsrun_options.h"
 #include "tools/dsrun_report.h"
 #include "tools/dsrun_work.h"
+#include "tools/progress.h"
 #include "tools/rank_stderr.h"
 #include "tools/tensor_file.h"
 
@@ -77,6 +78,7 @@ void PrintError(const absl::Status& status) {
 std::unique_ptr<Work> MakeWork(const DsrunOptions& o) {
   if (o.verb == DsrunOptions::Verb::kBench) return NewBenchWork(o);
   if (o.verb == DsrunOptions::Verb::kTune) return NewTuneWork(o);
+  if (o.verb == DsrunOptions::Verb::kSelftest) return NewSelftestWork(o);
   if (o.feed.has_value()) return NewFeedWork(o);
   if (o.perplexity.has_value()) return NewPerplexityWork(o);
   if (o.chat) return NewChatWork(o);
@@ -123,12 +125,23 @@ absl::Status RunSession(const DsrunOptions& options, Work& work,
                    ChromeTrace(timings, session.rank()));
 }
 
+// What runs, and with which ceilings.
+std::string LoadedText(Session& session) {
+  const Executor& executor = session.executor();
+  const RunLimits& limits = executor.limits();
+  return absl::StrCat("loaded for ", session.target(), ": sequences of up to ",
+                      limits.max_seq_len, " tokens, up to ", limits.max_batch,
+                      " at a time, ", limits.max_step_tokens,
+                      " tokens a step, ", executor.num_blocks(),
+                      " cache blocks of ", executor.block_tokens(), " tokens");
+}
+
 // The signals and the terminal of the rank at `place`.
 void SettleRank(const DsrunOptions& options, const RankPlace& place,
                 const Manifest& manifest) {
   if (place.rank == 0) {
     HandleEnds();
-    if (!place.source.empty()) {
+    if (!place.source.empty() && !options.verbosity.quiet) {
       absl::FPrintF(
           stderr, "%s\n",
           OneLine(LaunchLine(place, Env, HostName(), manifest.plan_set_id)));
@@ -153,15 +166,25 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
       .threads = options.threads,
       .limits = options.limits,
       .device = options.device};
-  session_options.on_slow = [](absl::string_view text) {
-    absl::FPrintF(stderr, "warning: %s\n", text);
-  };
-  session_options.on_note = [](absl::string_view text) {
-    absl::FPrintF(stderr, "note: %s\n", OneLine(text));
-  };
   if (options.spawned.has_value()) {
     session_options.sockets = options.spawned->sockets;
   }
+  // Of rank 0 alone; the others read as much.
+  Progress progress(
+      place.rank == 0 && !options.verbosity.quiet && options.verbosity.progress,
+      Progress::Stderr());
+  session_options.on_loaded = [&](int64_t done, int64_t all) {
+    progress.Report("loaded", done, all);
+  };
+  const auto say = [&](const char* kind, absl::string_view text) {
+    if (options.verbosity.quiet) return;
+    progress.Clear();
+    absl::FPrintF(stderr, "%s: %s\n", kind, OneLine(text));
+  };
+  session_options.on_slow = [&](absl::string_view text) {
+    say("warning", text);
+  };
+  session_options.on_note = [&](absl::string_view text) { say("note", text); };
   std::unique_ptr<Work> work = MakeWork(options);
   bool connected = false;
   // When the launcher has ended, that is what rank 0 tells, once, and what the
@@ -199,16 +222,22 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
   }
   const absl::Status status = [&]() -> absl::Status {
     try {
+      if (place.rank == 0) DS_RETURN_IF_ERROR(work->Before(manifest));
       DS_ASSIGN_OR_RETURN(const auto session,
                           Session::Connect(session_options, manifest));
       connected = true;
       DS_RETURN_IF_ERROR(
           session->Load([&](const Plan& plan) { return work->Limits(plan); }));
+      progress.Clear();
+      if (options.verbosity.verbose && place.rank == 0) {
+        say("note", LoadedText(*session));
+      }
       return RunSession(options, *work, *session);
     } catch (...) {  // the supervisor, or rank 0, is to hear of it
       return StatusOfException(std::current_exception());
     }
   }();
+  progress.Clear();
   // Ctrl-C at a conversation's prompt, or a signal to rank 0: the user's will
   // and no failure.
   if (absl::IsCancelled(status)) return kExitInterrupted;

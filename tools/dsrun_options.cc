@@ -8,8 +8,10 @@
 #include "runtime/plan.h"
 #include "schema/base/status_macros.h"
 #include "tools/cli_parse.h"
+#include "tools/cli_values.h"
 #include "tools/command_line.h"
 #include "tools/generation_flags.h"
+#include "tools/version.h"
 
 namespace deepslice {
 namespace {
@@ -20,6 +22,7 @@ constexpr char kOverview[] =
     "flags:\n"
     "  bench     how many tokens a second, reading and generating\n"
     "  chat      the same as --chat\n"
+    "  selftest  the plan's files, kernels, tokenizer and golden tokens here\n"
     "  template  the prompt that a conversation becomes\n"
     "  tune      picks the GPU's matrix products ahead of the first run\n"
     "  tokenize  what a tokenizer makes of texts (PLAN or a tokenizer.json)";
@@ -35,14 +38,15 @@ constexpr char kRankHelp[] =
     "the plan's\nname, on one host.\n"
     "Exit codes: 0 done, 1 failed, 2 usage, 3 bad input, 4 does not fit or "
     "unsupported,\n5 a rank failed, 130 interrupted. `-` and `_` in flags are "
-    "alike.";
+    "alike, and every flag is\nalso read from the environment, --max-batch "
+    "from DSRUN_MAX_BATCH; the command line\nwins.";
 
 absl::Status Usage(absl::string_view text) {
   return absl::InvalidArgumentError(text);
 }
 
 void AddRunFlags(CLI::App& app, DsrunOptions& o) {
-  app.add_option("PLAN", o.plan, "Plan folder")->required();
+  app.add_option("PLAN,-m,--model", o.plan, "Plan folder")->required();
   app.add_option(
          "--max-seq-len,--max-model-len,--max-out-tokens,"
          "--max-total-tokens,--ctx-size,-c",
@@ -79,12 +83,15 @@ void AddRunFlags(CLI::App& app, DsrunOptions& o) {
       ->type_name("DEVICE");
   app.add_flag("--share-gpu", o.device.share_gpu,
                "All ranks on one GPU: slow, for tests");
-  app.add_option_function<int64_t>(
+  app.add_option_function<double>(
          "--init-timeout",
-         [&o](const int64_t& s) { o.device.init_timeout = absl::Seconds(s); },
-         "Seconds that a rank waits for the others to come; default 60")
-      ->check(WholeNumber(1, 86400))
-      ->type_name("SECONDS");
+         [&o](const double& s) { o.device.init_timeout = absl::Seconds(s); },
+         absl::StrCat(
+             "How long a rank waits for the others to come, as 30s, 2m "
+             "or in seconds; default ",
+             absl::ToInt64Seconds(o.device.init_timeout), "s"))
+      ->transform(DurationSeconds(absl::Seconds(1), absl::Hours(24)))
+      ->type_name("TIME");
   app.add_flag("--report-memory", o.report_memory,
                "Table of the memory that the plan foresaw and that was taken, "
                "to stderr");
@@ -92,6 +99,7 @@ void AddRunFlags(CLI::App& app, DsrunOptions& o) {
                  "File for the time of every step, as a Chrome trace "
                  "(chrome://tracing, ui.perfetto.dev); GPU only, and slower")
       ->type_name("FILE.json");
+  AddVerbosityFlags(app, &o.verbosity);
   app.footer(kRankHelp);
 }
 
@@ -100,12 +108,16 @@ absl::StatusOr<bool> ParseApp(CLI::App& app,
                               std::vector<std::string> arguments) {
   app.set_help_flag("-h,--help", "Print this and exit");
   app.set_version_flag(
-      "--version", absl::StrCat("dsrun ", DEEPSLICE_VERSION, ", plan format ",
-                                kPlanFormatVersion));
+      "--version",
+      VersionText("dsrun",
+                  absl::StrCat("plan formats: reads 1 to ", kPlanFormatVersion,
+                               ", writes none\ntargets: cpu; GPUs from sm_80 "
+                               "on (a built-in list: dscompile --version asks "
+                               "NVRTC)")));
   return ReadCommandLine(
       app, std::move(arguments),
       {.flags = {"--rank", "--world-size", "--local-rank", "--spawn"},
-       .verbs = {"bench", "chat", "template", "tokenize", "tune"}});
+       .verbs = {"bench", "chat", "selftest", "template", "tokenize", "tune"}});
 }
 
 absl::Status ParseIds(const std::string& text,
@@ -272,7 +284,7 @@ absl::StatusOr<bool> ParseBench(std::vector<std::string> arguments,
       ->capture_default_str();
   std::string format = "text";
   app.add_option("-o,--output", format, "text, json or md")
-      ->check(CLI::IsMember({"text", "json", "md"}))
+      ->transform(OneOf({"text", "json", "md"}))
       ->capture_default_str();
   DS_ASSIGN_OR_RETURN(const bool go_on, ParseApp(app, std::move(arguments)));
   o.bench_format = format == "json" ? DsrunOptions::Format::kJson
@@ -316,6 +328,22 @@ absl::StatusOr<bool> ParseTemplate(std::vector<std::string> arguments,
   return ParseApp(app, std::move(arguments));
 }
 
+absl::StatusOr<bool> ParseSelftest(std::vector<std::string> arguments,
+                                   DsrunOptions& o) {
+  CLI::App app(
+      "Tests a plan on this machine: every file against its digest, the "
+      "tokenizer and the chat template on what the plan says they give, each "
+      "kernel beside a reference in double precision, and the golden sequences "
+      "that dscompile stored. Prints a line for each; the exit code is not 0 "
+      "when one failed.",
+      "dsrun selftest");
+  // Rank 0 reads the files of all ranks first.
+  o.device.init_timeout = absl::Hours(1);
+  AddRunFlags(app, o);
+  app.add_flag("--json", o.json, "Print one JSON object, for programs");
+  return ParseApp(app, std::move(arguments));
+}
+
 absl::StatusOr<bool> ParseTokenize(std::vector<std::string> arguments,
                                    DsrunOptions& o) {
   CLI::App app("Encodes and decodes a list of texts.", "dsrun tokenize");
@@ -351,13 +379,16 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
 
   const std::string verb = words.empty() ? "" : words[0];
   if (verb == "bench" || verb == "tokenize" || verb == "chat" ||
-      verb == "template" || verb == "tune") {
+      verb == "selftest" || verb == "template" || verb == "tune") {
     words.erase(words.begin());
   }
   bool go_on;
   if (verb == "bench") {
     o.verb = DsrunOptions::Verb::kBench;
     DS_ASSIGN_OR_RETURN(go_on, ParseBench(std::move(words), o));
+  } else if (verb == "selftest") {
+    o.verb = DsrunOptions::Verb::kSelftest;
+    DS_ASSIGN_OR_RETURN(go_on, ParseSelftest(std::move(words), o));
   } else if (verb == "tune") {
     o.verb = DsrunOptions::Verb::kTune;
     DS_ASSIGN_OR_RETURN(go_on, ParseTune(std::move(words), o));

@@ -13,11 +13,12 @@
 #include "runtime/generation_choice.h"
 #include "runtime/launch.h"
 #include "runtime/spawn.h"
+#include "tools/cli_parse.h"
 
 namespace deepslice {
 
 struct DsrunOptions {
-  enum class Verb { kGenerate, kBench, kTemplate, kTokenize, kTune };
+  enum class Verb { kGenerate, kBench, kSelftest, kTemplate, kTokenize, kTune };
   Verb verb = Verb::kGenerate;
   std::string plan;
 
@@ -60,6 +61,7 @@ struct DsrunOptions {
   RunLimits limits;  // 0: not given
   int threads = 0;   // 0: cores / local ranks
   DeviceChoice device;
+  Verbosity verbosity;
   bool report_memory = false;
   std::optional<std::string> profile;  // file for a Chrome trace
 

@@ -18,6 +18,10 @@ namespace deepslice {
 class Work {
  public:
   virtual ~Work() = default;
+  // Before the ranks meet, on rank 0: what needs the folder alone.
+  virtual absl::Status Before(const Manifest& manifest) {
+    return absl::OkStatus();
+  }
   // What it needs at most, known before any memory is taken; reads its input
   // files. 0 where the plan's ceiling is meant.
   virtual absl::StatusOr<RunLimits> Limits(const Plan& plan) = 0;
@@ -30,6 +34,7 @@ std::unique_ptr<Work> NewFeedWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewPerplexityWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewBenchWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewTuneWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewSelftestWork(const DsrunOptions& options);
 
 // dsrun template and dsrun tokenize: need no session.
 absl::Status RenderTemplate(const DsrunOptions& options);

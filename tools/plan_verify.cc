@@ -17,9 +17,7 @@
 #include "passes/quantize_weights.h"
 #include "runtime/comm/local.h"
 #include "runtime/executor.h"
-#include "schema/base/digest.h"
 #include "schema/base/dtype.h"
-#include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 #include "schema/encoding.h"
 #include "schema/roles.h"
@@ -286,23 +284,6 @@ std::map<std::string, int> LayersOf(const Plan& plan) {
   return layers;
 }
 
-}  // namespace
-
-absl::Status VerifyFiles(const std::string& folder, const Manifest& manifest) {
-  for (const ManifestFile& f : manifest.files) {
-    const std::string path = JoinPath(folder, f.name);
-    DS_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-    const std::string found = Sha256Hex(file.bytes());
-    if (found != f.sha256) {
-      return absl::DataLossError(
-          absl::StrFormat("%s: sha256 %s, the manifest says %s; recopy it",
-                          path, found, f.sha256));
-    }
-  }
-  return absl::OkStatus();
-}
-
-namespace {
 // By fb::CollectiveKind.
 constexpr const char* kCollectiveNames[] = {"all_reduce", "all_gather",
                                             "broadcast", "all_to_all"};

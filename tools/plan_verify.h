@@ -9,14 +9,9 @@
 #include "absl/status/statusor.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/model.h"
-#include "runtime/manifest.h"
 #include "runtime/plan.h"
 
 namespace deepslice {
-
-// SHA-256 of every file that the manifest lists (its sizes are checked when it
-// is read). DataLoss names the first that differs.
-absl::Status VerifyFiles(const std::string& folder, const Manifest& manifest);
 
 // The collectives of all ranks in sequence: kind, group, type, columns.
 // Internal status naming the first that differs and both steps.

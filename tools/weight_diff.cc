@@ -3,53 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
-#include "schema/base/dtype.h"
 #include "schema/encoding.h"
+#include "tools/weight_rows.h"
 
 namespace deepslice {
 namespace {
-
-template <typename T>
-T At(const void* data, int64_t i) {
-  T value;
-  std::memcpy(&value, static_cast<const char*>(data) + i * sizeof(T),
-              sizeof(T));
-  return value;
-}
-
-// What an element means.
-class Elements {
- public:
-  Elements(const Plan& plan, int i)
-      : encoding_(
-            static_cast<Encoding>(plan.fb().weights()->Get(i)->encoding())),
-        data_(plan.weight_data(i)),
-        scales_(plan.weight_scales(i)) {
-    const fb::Weight& w = *plan.fb().weights()->Get(i);
-    cols_ = w.shape()->size() == 2 ? w.shape()->Get(1) : 1;
-  }
-  // Whether this knows the encoding.
-  bool readable() const { return encoding_ <= Encoding::kI8Row; }
-  double operator[](int64_t i) const {
-    switch (encoding_) {
-      case Encoding::kF32:
-        return At<float>(data_, i);
-      case Encoding::kF16:
-        return F16ToFloat(At<uint16_t>(data_, i));
-      case Encoding::kBF16:
-        return BF16ToFloat(At<uint16_t>(data_, i));
-      default:
-        return static_cast<double>(At<int8_t>(data_, i)) * scales_[i / cols_];
-    }
-  }
-
- private:
-  const Encoding encoding_;
-  const void* const data_;
-  const float* const scales_;
-  int64_t cols_ = 1;
-};
 
 bool SameShape(const fb::Weight& a, const fb::Weight& b) {
   return std::equal(a.shape()->begin(), a.shape()->end(), b.shape()->begin(),
@@ -92,23 +52,26 @@ WeightDistance CompareWeights(const Plan& a, int i, const Plan& b, int j) {
       (wa.scales_bytes() == 0 ||
        std::memcmp(a.weight_scales(i), b.weight_scales(j), wa.scales_bytes()) ==
            0);
-  const Elements ea(a, i), eb(b, j);
-  if (!ea.readable() || !eb.readable()) return out;
+  if (wa.encoding() > static_cast<int>(Encoding::kI8Row) ||
+      wb.encoding() > static_cast<int>(Encoding::kI8Row)) {
+    return out;
+  }
   out.measured = true;
   if (out.same_bytes) return out;
-  int64_t count = 1;
-  for (const int64_t d : *wa.shape()) count *= d;
+  const WeightRows rows_a(a, i), rows_b(b, j);
+  std::vector<float> row_a(rows_a.cols()), row_b(rows_a.cols());
   double difference = 0, norm = 0;
-  for (int64_t e = 0; e < count; ++e) {
-    const double x = ea[e], y = eb[e];
-    if (x == y) {
+  for (int64_t r = 0; r < rows_a.rows(); ++r) {
+    rows_a.Read(r, row_a.data());
+    rows_b.Read(r, row_b.data());
+    for (int64_t c = 0; c < rows_a.cols(); ++c) {
+      const double x = row_a[c], y = row_b[c];
       norm += x * x;
-      continue;
+      if (x == y) continue;
+      ++out.different;
+      difference += (x - y) * (x - y);
+      out.max_abs = std::max(out.max_abs, std::fabs(x - y));
     }
-    ++out.different;
-    difference += (x - y) * (x - y);
-    norm += x * x;
-    out.max_abs = std::max(out.max_abs, std::fabs(x - y));
   }
   out.relative_l2 =
       norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);

@@ -97,7 +97,9 @@ absl::Status Session::LoadAlone(const ChooseLimits& choose) {
       Plan plan, Plan::Load(options_.plan, rank(), {.check_weights = false}));
   plan_ = std::make_unique<Plan>(std::move(plan));
   DS_ASSIGN_OR_RETURN(const bool on_gpu, AgreeOnDevice());
-  if (!on_gpu) DS_RETURN_IF_ERROR(plan_->CheckWeights(threads));
+  if (!on_gpu) {
+    DS_RETURN_IF_ERROR(plan_->CheckWeights(threads, options_.on_loaded));
+  }
   DS_ASSIGN_OR_RETURN(const RunLimits limits, AgreeOnLimits(choose));
   if (on_gpu) {
     DS_RETURN_IF_ERROR(PrepareOnGpu(limits, threads));
@@ -183,6 +185,7 @@ absl::Status Session::PrepareOnGpu(const RunLimits& limits, int threads) {
   options.device = Gpu();
   options.comm = comm_.get();
   options.threads = std::min(threads, kMostReaders);
+  options.loaded = options_.on_loaded;
   options.cache_folder = UserCacheFolder();
   const char* sync = std::getenv("DEEPSLICE_SYNC_STEPS");
   options.sync_steps = sync != nullptr && *sync != '\0' && *sync != '0';

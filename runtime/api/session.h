@@ -33,6 +33,9 @@ struct SessionOptions {
   std::function<void(absl::string_view)> on_slow;  // as ShmOptions::on_slow
   // Told what a person may like to know; on rank 0 alone.
   std::function<void(absl::string_view)> on_note;
+  // How many bytes of this rank's weights, of all, were read and checked; by
+  // one thread at a time.
+  std::function<void(int64_t done, int64_t all)> on_loaded;
 };
 
 // What rank 0's work needs at most, 0 where the plan's ceiling is meant.

@@ -32,7 +32,7 @@ TIMEOUT = 5
 LIMITS = ['-rss_limit_mb=512', '-malloc_limit_mb=256', '-timeout=120',
           f'-report_slow_units={TIMEOUT}']
 # Longest input, where it is not 1024 bytes.
-LENGTHS = {'plan': 16384, 'gguf': 4096, 'jinja': 2048, 'json': 4096,
+LENGTHS = {'plan': 16384, 'selftest': 16384, 'gguf': 4096, 'jinja': 2048, 'json': 4096,
            'sentencepiece_model': 4096, 'tokenizer_json': 3072,
            'tokenizer_tables': 2048, 'utf8_stream': 64, 'split_scanner': 96,
            'stop_strings': 128, 'regex_pretok': 256, 'passes': 2048,
@@ -68,8 +68,10 @@ def prepare(build, target, folder):
             shutil.copy(path, start)
     if target in seeds.SEEDS:
         seeds.write(target, start)
-    if target in ('plan', 'tokenizer_tables'):
-        line = [build / 'tests/fuzz/make_seeds', target, start]
+    makes = {'plan': 'plan', 'selftest': 'plan',
+             'tokenizer_tables': 'tokenizer_tables'}
+    if target in makes:
+        line = [build / 'tests/fuzz/make_seeds', makes[target], start]
         if target == 'tokenizer_tables':
             json = folder / 'json'
             seeds.write('tokenizer_json', json)

@@ -24,8 +24,10 @@ namespace {
 
 class CpuExecutor final : public Executor {
  public:
-  CpuExecutor(const Plan& plan, RunSizes sizes, Comm* comm)
-      : sizes_(std::move(sizes)),
+  CpuExecutor(const Plan& plan, const fb::Program& program, RunSizes sizes,
+              Comm* comm)
+      : program_(program),
+        sizes_(std::move(sizes)),
         vocab_(plan.fb().vocab_size()),
         comm_(comm),
         check_(sizes_, vocab_, plan.fb().states()->size() > 0),
@@ -39,6 +41,9 @@ class CpuExecutor final : public Executor {
   absl::StatusOr<absl::Span<const int32_t>> Sampled() override;
   void SetObserver(Observer observer) override {
     observer_ = std::move(observer);
+  }
+  const fb::Program* last_program() const override {
+    return step_ > 0 ? &program_ : nullptr;
   }
   const RunLimits& limits() const override { return sizes_.limits; }
   int64_t blocks_per_seq() const override { return sizes_.blocks_per_seq; }
@@ -56,6 +61,7 @@ class CpuExecutor final : public Executor {
             ResolvedStep* step) const;
   absl::Status Run(const ResolvedStep& step);
 
+  const fb::Program& program_;
   const RunSizes sizes_;
   const int64_t vocab_;
   Comm* const comm_;
@@ -207,7 +213,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Prepare(
         "the plan's vocab_size is 0; a step program needs one");
   }
   DS_ASSIGN_OR_RETURN(RunSizes sizes, ResolveSizes(plan, *program, limits));
-  auto executor = std::make_unique<CpuExecutor>(plan, std::move(sizes), comm);
+  auto executor =
+      std::make_unique<CpuExecutor>(plan, *program, std::move(sizes), comm);
   DS_RETURN_IF_ERROR(executor->Allocate(plan, *program, pool));
   if (!plan.weights().empty()) {
     // The first step reads every weight once: let the system read ahead.

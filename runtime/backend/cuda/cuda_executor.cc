@@ -71,6 +71,9 @@ class CudaExecutorImpl final : public CudaExecutor {
   absl::StatusOr<const float*> Logits() override;
   absl::StatusOr<absl::Span<const int32_t>> Sampled() override;
   bool keeps_sampled() const override { return keeps_sampled_; }
+  const fb::Program* last_program() const override {
+    return step_ > 0 ? run_->sizes.programs[program_].program : nullptr;
+  }
   void SetObserver(Observer observer) override {
     observer_ = std::move(observer);
   }

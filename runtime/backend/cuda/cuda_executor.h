@@ -28,7 +28,10 @@ struct CudaOptions {
   std::function<absl::StatusOr<std::unique_ptr<DeviceComm>>(
       const GpuContext& gpu, const KernelTable& kernels)>
       connect;
-  int threads = 8;           // that read weights
+  int threads = 8;  // that read weights
+  // Bytes of weights that were read and checked, and all of them; by one thread
+  // at a time; may be empty.
+  std::function<void(int64_t done, int64_t all)> loaded;
   std::string cache_folder;  // of choices between runs; "": none
   // What tuning at the first load may take; 0: the heuristic's choices.
   double tune_seconds = 0.4;

@@ -68,7 +68,7 @@ class Preparation {
     DS_RETURN_IF_ERROR(Allocate());
     // Weights travel while kernels are loaded and ranks meet.
     WeightUpload upload(*run_->gpu, plan_, run_->weights.data(),
-                        options_.threads);
+                        options_.threads, options_.loaded);
     DS_RETURN_IF_ERROR(LoadKernels());
     DS_RETURN_IF_ERROR(Connect());
     DS_RETURN_IF_ERROR(Resolve());

@@ -23,11 +23,13 @@ namespace deepslice {
 static_assert(WeightUpload::kPartBytes % static_cast<int64_t>(kHashBlock) == 0);
 
 WeightUpload::WeightUpload(const GpuContext& gpu, const Plan& plan,
-                           CUdeviceptr to, int threads)
+                           CUdeviceptr to, int threads,
+                           std::function<void(int64_t, int64_t)> loaded)
     : gpu_(gpu),
       plan_(plan),
       to_(to),
-      bytes_(static_cast<int64_t>(plan.weights().size())) {
+      bytes_(static_cast<int64_t>(plan.weights().size())),
+      loaded_(std::move(loaded)) {
   const int64_t parts = CeilDiv(bytes_, kPartBytes);
   const int64_t wanted = std::min<int64_t>(std::max(threads, 1), parts);
   for (int64_t i = 0; i < wanted; ++i) {
@@ -139,6 +141,10 @@ absl::Status WeightUpload::Work() {
         to_ + begin, to, end - begin, stream.get())));
     DS_RETURN_IF_ERROR(
         check(gpu_.cuda().EventRecord(copied[slot].get(), stream.get())));
+    if (!loaded_) continue;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    loaded_bytes_ += end - begin;
+    loaded_(loaded_bytes_, bytes_);
   }
   return check(gpu_.cuda().StreamSynchronize(stream.get()));
 }

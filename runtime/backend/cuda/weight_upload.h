@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -26,9 +27,11 @@ class WeightUpload {
   static constexpr int64_t kPartBytes = 4 << 20;
   static constexpr int kSlots = 3;
 
-  // Starts. `gpu` and `plan` must outlive it.
+  // Starts. `gpu` and `plan` must outlive it. `loaded` is told how many bytes
+  // of all were read and checked, by one thread at a time; may be empty.
   WeightUpload(const GpuContext& gpu, const Plan& plan, CUdeviceptr to,
-               int threads);
+               int threads,
+               std::function<void(int64_t done, int64_t all)> loaded = {});
   ~WeightUpload();  // stops what is under way
   // Waits for all copies. DataLoss with the damaged block, or what failed.
   absl::Status Finish();
@@ -44,6 +47,8 @@ class WeightUpload {
   const Plan& plan_;
   const CUdeviceptr to_;
   const int64_t bytes_;
+  const std::function<void(int64_t done, int64_t all)> loaded_;
+  int64_t loaded_bytes_ = 0;      // of mutex_
   std::atomic<int64_t> next_{0};  // part
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
