@@ -11,7 +11,7 @@ packages=(g++ meson ninja-build pkg-config python3
   libcli11-dev libssl-dev libxxhash-dev libpcre2-dev libutf8proc-dev libhwy-dev)
 case $what in
   build) ;;
-  test) packages+=(libgtest-dev openmpi-bin python3-jinja2) ;;
+  test) packages+=(libgtest-dev openmpi-bin python3-jinja2 graphviz) ;;
   *) echo "setup.sh: allowed are build, test; got $what" >&2; exit 2 ;;
 esac
 
