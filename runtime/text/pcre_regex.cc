@@ -20,6 +20,11 @@ constexpr uint32_t kHeapLimitKib = limits::kRegexHeapBytes >> 10;
 // Steps of a first attempt; a match that needs more takes them out of the
 // allowance.
 constexpr uint32_t kFirstSteps = 1000;
+// PCRE2 counts no steps while it runs over what a class or a dot matches, so a
+// pattern may read a text to its end at every place. A match first sees so much
+// of it; what it reads beyond costs a step for so many bytes.
+constexpr size_t kWindowBytes = 4096;
+constexpr size_t kBytesPerStep = 16;
 
 std::string ErrorText(int code) {
   PCRE2_UCHAR buffer[256];
@@ -55,11 +60,29 @@ struct Regex::Matcher::State {
   TextAllowance* allowance = &own;
 
   int Match(absl::string_view text, size_t pos) {
+    size_t window = kWindowBytes;
+    for (; window < text.size() - pos; window *= kBytesPerStep) {
+      size_t end = pos + window;
+      while ((static_cast<uint8_t>(text[end]) & 0xC0) == 0x80) --end;
+      const int rc = MatchWithin(text.substr(0, end), pos, PCRE2_PARTIAL_HARD);
+      if (rc != PCRE2_ERROR_PARTIAL) return rc;
+      // It read to the window's end.
+      const uint64_t steps =
+          std::min(window * kBytesPerStep, text.size() - pos) / kBytesPerStep;
+      if (steps > allowance->regex_steps) {
+        allowance->regex_steps = 0;
+        return PCRE2_ERROR_MATCHLIMIT;
+      }
+      allowance->regex_steps -= steps;
+    }
+    return MatchWithin(text, pos, 0);
+  }
+  int MatchWithin(absl::string_view text, size_t pos, uint32_t options) {
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    return code->jit ? pcre2_jit_match(code->code, subject, text.size(), pos, 0,
-                                       data, context)
+    return code->jit ? pcre2_jit_match(code->code, subject, text.size(), pos,
+                                       options, data, context)
                      : pcre2_match(code->code, subject, text.size(), pos,
-                                   PCRE2_NO_UTF_CHECK, data, context);
+                                   options | PCRE2_NO_UTF_CHECK, data, context);
   }
 };
 
@@ -121,7 +144,8 @@ absl::StatusOr<std::unique_ptr<Regex>> Regex::Compile(
                      "; mend the pattern"));
   }
   // Where JIT can't have writable code, the interpreter matches the same.
-  code->jit = pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE) == 0;
+  code->jit = pcre2_jit_compile(
+                  code->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
   FindFirstBytes(pcre, code.get());
   return absl::WrapUnique(new Regex(std::move(code)));
 }

@@ -37,6 +37,41 @@ TEST(Regex, MatchesOnlyAtThePositionAndSeesTextBefore) {
   EXPECT_EQ(end, 4u);
 }
 
+// Matches longer than what a match sees of a text at first.
+TEST(Regex, LongMatchesAreThoseOfShortOnes) {
+  for (const size_t n : {4093, 4096, 4097, 5000, 70'000, 1'200'000}) {
+    const int all = static_cast<int>(n);
+    const std::string a(n, 'a');
+    EXPECT_EQ(Match("a+", a), all);
+    EXPECT_EQ(Match("a+$", a), all);
+    EXPECT_EQ(Match("a+$", a + "\nx"), all);
+    EXPECT_EQ(Match("a+\\z", a + "x"), -1);
+    EXPECT_EQ(Match("a+\\z", a), all);
+    EXPECT_EQ(Match("a+b|a", a + "b"), all + 1);
+    EXPECT_EQ(Match("a+b|a", a + "c"), 1);
+    EXPECT_EQ(Match("a+(?!b)", a + "b"), all - 1);
+    EXPECT_EQ(Match("(?=.*b)a", a + "b"), 1);
+    EXPECT_EQ(Match("(?=.*b)a", a + "c"), -1);
+    EXPECT_EQ(Match("\\S+", a + "\xE4\xBD\xA0" + a + " x"), 2 * all + 3);
+    std::string wide;
+    for (size_t i = 0; i < n; ++i) wide += "\xE4\xBD\xA0";
+    EXPECT_EQ(Match("\\p{Han}+", wide), 3 * all);
+  }
+}
+
+TEST(Regex, ReadingATextToItsEndAtEveryPlaceIsBounded) {
+  const std::string text(1 << 19, 'a');
+  for (const char* pattern : {"(?=.*b)a", "a*b", "[^b]*b|c", "(?=[^b]*b)a"}) {
+    DS_ASSERT_OK_AND_ASSIGN(const auto regex, Regex::Compile(pattern));
+    Regex::Matcher matcher(*regex, text.size());
+    const std::clock_t start = std::clock();
+    size_t begin = 0, end = 0;
+    const absl::Status status = matcher.Find(text, 0, &begin, &end).status();
+    EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
+    EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC) << pattern;
+  }
+}
+
 TEST(Regex, WhiteSpaceAndWordsAreOnigurumas) {
   const std::string mongolian = "\xE1\xA0\x8E";  // U+180E, no white space
   EXPECT_EQ(Match("\\s", mongolian), -1);
