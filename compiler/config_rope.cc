@@ -309,11 +309,15 @@ absl::Status Default(const RopeParameters&, const Lengths&,
   return absl::OkStatus();
 }
 
-// The base grows with a sequence of more than max_positions only, and a plan
-// takes none.
+// NTK-aware: the base grows with a sequence of more than max_positions.
 absl::Status Dynamic(const RopeParameters& parameters, const Lengths& lengths,
                      RopeAttributes* out) {
-  DS_RETURN_IF_ERROR(Factor(parameters.Inner("factor")).status());
+  DS_ASSIGN_OR_RETURN(const double factor, Factor(parameters.Inner("factor")));
+  // A factor of 1 stretches too, and one pair has nothing to stretch.
+  if (out->rotary_dim > 2) {
+    out->ntk_factor = factor;
+    out->long_from = lengths.max;
+  }
   return Default(parameters, lengths, out);
 }
 
@@ -410,6 +414,11 @@ absl::StatusOr<RopeSets> DescribeRope(const json::Value& config,
     DS_ASSIGN_OR_RETURN(
         out.local, DescribeSet(local, LayerKind::kLocal, defaults, head_dim,
                                max_positions));
+    if (out.local->long_from > 0) {
+      DS_ASSIGN_OR_RETURN(const ConfigValue type, local.Type());
+      return ConfigUnsupported(
+          type, "default, linear, llama3, yarn for layers with a window");
+    }
   }
   DS_ASSIGN_OR_RETURN(out.all, DescribeSet(all, LayerKind::kFull, defaults,
                                            head_dim, max_positions));

@@ -169,6 +169,11 @@ TEST(DescribeRope, GivesLayersWithAWindowTheirOwnSet) {
             (Arguments{{"base", 700}, {"rotary_dim", 10}, {"factor", 2}}));
   DS_ASSERT_OK_AND_ASSIGN(sets, describe("{}"));
   EXPECT_EQ(sets.local->arguments, local);
+  DS_EXPECT_ERROR(describe(R"({"rope_parameters": {"sliding_attention":
+                               {"rope_type": "dynamic", "factor": 2}}})"),
+                  kUnimplemented,
+                  "rope_parameters.sliding_attention.rope_type: found "
+                  "\"dynamic\"; allowed: default, linear, llama3, yarn for");
   DS_EXPECT_ERROR(describe(R"({"rope_parameters": {"rope_theta": 5}})"),
                   kUnimplemented,
                   "rope_parameters.rope_theta: found 5; allowed: "
@@ -179,9 +184,20 @@ TEST(DescribeRope, GivesLayersWithAWindowTheirOwnSet) {
                   "rope_parameters.sliding_attention.factor: absent");
 }
 
-TEST(DescribeRope, DynamicIsPlainAsFarAsThePlanGoes) {
-  Expect(R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})",
-         "rope_freqs", {{"base", 10000}, {"rotary_dim", 10}});
+TEST(DescribeRope, DynamicStretchesBeyondTheModelsPositions) {
+  DS_ASSERT_OK_AND_ASSIGN(
+      const RopeAttributes rope,
+      Describe(R"({"rope_scaling": {"type": "dynamic", "factor": 2.5}})"));
+  EXPECT_EQ(rope.formula, "rope_freqs");
+  EXPECT_EQ(rope.arguments, (Arguments{{"base", 10000}, {"rotary_dim", 10}}));
+  EXPECT_EQ(rope.ntk_factor, 2.5);
+  EXPECT_EQ(rope.long_from, 128);
+  // One pair turns at the same speed whatever the base.
+  DS_ASSERT_OK_AND_ASSIGN(
+      const RopeAttributes one,
+      Describe(R"({"rope_scaling": {"type": "dynamic", "factor": 2}})", 2));
+  EXPECT_EQ(one.ntk_factor, 0);
+  EXPECT_EQ(one.long_from, 0);
   DS_EXPECT_ERROR(Describe(R"({"rope_scaling": {"type": "dynamic"}})"),
                   kInvalidArgument, "rope_scaling.factor: absent");
 }

@@ -27,6 +27,7 @@ std::string RopeText(const RopeAttributes& rope) {
   for (const auto& [name, value] : rope.arguments) {
     absl::StrAppend(&out, " ", name, " ", value);
   }
+  if (rope.ntk_factor > 0) absl::StrAppend(&out, " ntk ", rope.ntk_factor);
   if (rope.long_from > 0) absl::StrAppend(&out, " long from ", rope.long_from);
   if (rope.scale != 1) absl::StrAppend(&out, " scale ", rope.scale);
   return out;
@@ -366,6 +367,11 @@ TEST(Families, HonourPositionsAndNormsOfQueries) {
              "131072; rms pre eps 1e-05; gated silu; rope_freqs_factors half "
              "base 10000 rotary_dim 8 factor_0 1 factor_1 1 factor_2 1 "
              "factor_3 2 long from 4096 scale 1.19024; windows 5 5; untied");
+  Expect("internlm2",
+         R"("max_position_embeddings": 100, "bias": false,
+            "rope_scaling": {"type": "dynamic", "factor": 2.5})",
+         absl::StrCat(sizes, "250; rms pre eps 1e-06; gated silu; ", kRope,
+                      " ntk 2.5 long from 100; untied"));
   Expect("internlm", R"("rotary": {"type": "dynamic", "base": 500})",
          sizes +
              "2048; rms pre eps 1e-06; gated silu; rope_freqs half base 500 "

@@ -81,9 +81,11 @@ absl::StatusOr<std::vector<double>> Logits(const Graph& graph,
         {"slots", Indices(slots)},
         {"blocks", RefTensor{{1, 1}, {0}}},
         {"rows", Indices(rows)}};
-    // longrope's tables go by the length that the sequence will have.
-    if (graph.FindValue("horizons") != nullptr) {
-      inputs["horizons"] = Indices({static_cast<int64_t>(ids.size())});
+    // longrope goes by the length that the sequence will have, dynamic NTK by
+    // that of its prompt.
+    for (const char* lengths : {"horizons", "prompts"}) {
+      if (graph.FindValue(lengths) == nullptr) continue;
+      inputs[lengths] = Indices({static_cast<int64_t>(ids.size())});
     }
     const Graph* ranks[] = {&graph};
     DS_ASSIGN_OR_RETURN(const std::vector<RefTensor> out,

@@ -135,8 +135,9 @@ absl::StatusOr<std::vector<GoldenSequence>> MakeGoldenSequences(
     sequences.push_back({{p.begin(), p.begin() + most}, {}});
   }
   // Of [S]: what dsrun is told of a sequence that is continued so far.
-  std::vector<int32_t> horizons;
+  std::vector<int32_t> horizons, lengths;
   for (const GoldenSequence& s : sequences) {
+    lengths.push_back(static_cast<int32_t>(s.prompt.size()));
     horizons.push_back(static_cast<int32_t>(s.prompt.size()) + length.fresh);
   }
   StreamedGraph graph(unsliced, checkpoint, options.threads);
@@ -181,7 +182,8 @@ absl::StatusOr<std::vector<GoldenSequence>> MakeGoldenSequences(
                    {"slots", Ints({n}, slots)},
                    {"blocks", Ints({1, 1}, {0})},
                    {"rows", Ints({static_cast<int64_t>(rows.size())}, rows)},
-                   {"horizons", Ints({count}, horizons)}},
+                   {"horizons", Ints({count}, horizons)},
+                   {"prompts", Ints({count}, lengths)}},
                   between));
     for (size_t r = 0; r < owners.size(); ++r) {
       const int32_t id = ClearWinner(logits.row(static_cast<int64_t>(r)),

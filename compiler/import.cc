@@ -32,6 +32,8 @@ class Importer {
     rows_ = g_.AddParam("rows", {DType::kI32, {"R"}});
     if (!m_.rope.long_arguments.empty()) {
       horizons_ = g_.AddParam("horizons", {DType::kI32, {"S"}});
+    } else if (m_.rope.ntk_factor > 0) {
+      horizons_ = g_.AddParam("prompts", {DType::kI32, {"S"}});
     }
 
     Value* x = Embedding();
@@ -180,7 +182,7 @@ class Importer {
   void AddTables() {
     if (m_.positions == PositionKind::kRope) {
       rope_freqs_ = RopeTable("rope_freqs", m_.rope, m_.rope.arguments);
-      if (horizons_ != nullptr) {
+      if (!m_.rope.long_arguments.empty()) {
         long_freqs_ =
             RopeTable("rope_long_freqs", m_.rope, m_.rope.long_arguments);
       }
@@ -248,15 +250,17 @@ class Importer {
     const RopeAttributes& rope = other ? *m_.local_rope : m_.rope;
     std::vector<Operand> operands = {x, positions_,
                                      other ? local_freqs_ : rope_freqs_};
-    const bool grows = !other && long_freqs_ != nullptr;
+    const bool grows = !other && horizons_ != nullptr;
     if (grows) {
-      operands.insert(operands.end(), {Operand(long_freqs_), Operand(slots_),
-                                       Operand(horizons_)});
+      operands.insert(operands.end(),
+                      {long_freqs_ == nullptr ? Operand() : long_freqs_,
+                       Operand(slots_), Operand(horizons_)});
     }
     return g_
         .AddNode(OpKind::kRope, std::move(operands),
                  {I(heads), I(m_.head_dim), I(rope.rotary_dim), E(rope.style),
-                  F(rope.scale), I(grows ? rope.long_from : 0)},
+                  F(rope.scale), I(grows ? rope.long_from : 0),
+                  F(grows ? rope.ntk_factor : 0)},
                  result)
         ->result;
   }

@@ -13,6 +13,7 @@ namespace deepslice {
 //
 //   param %ids, %positions, %slots : i32[T], %blocks : i32[S, B],
 //         %rows : i32[R], and with two rotary tables %horizons : i32[S]
+//         (with dynamic NTK %prompts : i32[S])
 //   %embed      rows of @embed, scaled, projected, with positions, normed, as
 //               the family does
 //   %layers.N.attn_normed, .q, .k, .v, .q_normed, .k_normed, .q_rot, .k_rot,

@@ -43,7 +43,9 @@ struct RopeAttributes {
                            // yarn's mscale_all_dim
   // longrope: a sequence of more than long_from positions takes the formula
   // with long_arguments instead, at all of them. 0: one table for all lengths.
+  // Dynamic NTK: with ntk_factor > 0, beyond long_from the base grows.
   int64_t long_from = 0;
+  double ntk_factor = 0;
   std::vector<std::pair<std::string, double>> long_arguments;
 };
 

@@ -245,6 +245,12 @@ absl::Status DescribeRopeOf(const Attributes& a, const json::Value& config,
       a.IntOr("rope_original_positions", 0, 1, limits::kPositions));
   DS_ASSIGN_OR_RETURN(RopeSets sets, DescribeRope(config, defaults, m->head_dim,
                                                   m->max_positions));
+  // Dynamic NTK is meant for sequences of that many times the positions.
+  if (sets.all.ntk_factor > 1) {
+    m->max_positions = static_cast<int64_t>(std::min(
+        std::floor(static_cast<double>(m->max_positions) * sets.all.ntk_factor),
+        static_cast<double>(limits::kPositions)));
+  }
   m->rope = std::move(sets.all);
   m->local_rope = std::move(sets.local);
   m->rope.style = style == 0 ? RopeStyle::kHalf : RopeStyle::kInterleaved;

@@ -203,8 +203,14 @@ class Builder {
         attrs[At::rotary_dim].i = rotary_dim;
         in = {ValueOf("T", heads * head_dim), tokens_,
               NewWeight({rotary_dim / 2})};
-        if (Coin()) {
-          in.push_back(NewWeight({rotary_dim / 2}));
+        // By the length of the sequence: one table, two, or one stretched.
+        attrs[At::ntk_factor].f = 0;
+        if (const int64_t kind = Below(3); kind > 0) {
+          if (kind == 2) {
+            attrs[At::ntk_factor].f = static_cast<double>(1 + Below(8));
+            attrs[At::long_from].i = 1 + Below(100);
+          }
+          in.push_back(kind == 1 ? NewWeight({rotary_dim / 2}) : Operand());
           in.push_back(tokens_);
           in.push_back(rows_);
         }

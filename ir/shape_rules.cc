@@ -172,6 +172,10 @@ absl::Status CheckRotary(const Node& node, int rotary_dim, int head_dim,
   return Check(node, freqs, WeightOf({node.i(rotary_dim) / 2}));
 }
 
+absl::Status CheckNotNegative(const Node& node, int a) {
+  return node.f(a) >= 0 ? absl::OkStatus() : BadAttr(node, a, "0 or more");
+}
+
 // x [T, heads * head_dim], positions [T], freqs [rotary_dim / 2] -> x.
 absl::StatusOr<TensorType> RopeShape(const Node& node) {
   using In = operand::Rope;
@@ -187,22 +191,23 @@ absl::StatusOr<TensorType> RopeShape(const Node& node) {
   DS_RETURN_IF_ERROR(Check(node, In::positions, Indices({tokens})));
   DS_RETURN_IF_ERROR(CheckRange(node, At::long_from, 0, limits::kPositions));
   const bool two = node.operands[In::long_freqs].present();
+  const bool grows = node.f(At::ntk_factor) > 0;
+  DS_RETURN_IF_ERROR(CheckNotNegative(node, At::ntk_factor));
   for (int i : {In::slots, In::horizons}) {
-    if (node.operands[i].present() != two) {
+    if (node.operands[i].present() != (two || grows) || (two && grows)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("rope: long_freqs, slots and horizons; allowed: all of "
-                       "them or none"));
+          absl::StrCat("rope: slots and horizons with long_freqs or with "
+                       "ntk_factor; allowed: both of them, for one of these"));
     }
+  }
+  if (grows) {
+    DS_RETURN_IF_ERROR(CheckRange(node, At::long_from, 1, limits::kPositions));
   }
   DS_RETURN_IF_ERROR(
       Check(node, In::long_freqs, WeightOf({node.i(At::rotary_dim) / 2})));
   DS_RETURN_IF_ERROR(Check(node, In::slots, Indices({tokens})));
   DS_RETURN_IF_ERROR(Check(node, In::horizons, Indices({kAny})));
   return node.in(In::x)->type;
-}
-
-absl::Status CheckNotNegative(const Node& node, int a) {
-  return node.f(a) >= 0 ? absl::OkStatus() : BadAttr(node, a, "0 or more");
 }
 
 // The attributes that both attention ops have.

@@ -338,6 +338,25 @@ TEST(CpuRope, MatchesReference) {
   }
 }
 
+TEST(CpuRope, StretchesByTheLengthOfThePrompt) {
+  // Sequences of prompts 4, 12 and 9, around long_from 9.
+  const TestOperand horizons = TestOperand::Ints({4, 12, 9});
+  const TestOperand slots = TestOperand::Ints({0, 0, 1, 1, 2, 2});
+  const TestOperand positions = TestOperand::Ints({3, 11, 0, 12, 8, 9});
+  std::mt19937 rng(11);
+  for (const int64_t rotary : {2, 4, 10, 34}) {
+    const TestOperand x =
+        TestOperand::Random(&rng, 6, 3 * 36, Encoding::kF32, 1);
+    const TestOperand freqs =
+        TestOperand::Random(&rng, -1, rotary / 2, Encoding::kF32, 0.3f);
+    ExpectSame(OpKind::kRope,
+               {&x, &positions, &freqs, nullptr, &slots, &horizons},
+               {IntAttr(3), IntAttr(36), IntAttr(rotary), IntAttr(0),
+                FloatAttr(1), IntAttr(9), FloatAttr(2.5)},
+               {0, 1e-5}, absl::StrCat("rotary ", rotary), 11, false);
+  }
+}
+
 TEST(CpuRope, StaysAccurateAtLongContexts) {
   // x = (1, 0): the output is the cosine and the sine of the float angle.
   const std::vector<float> freqs = {1.0f, 0.77f, 0.1f, 1e-4f, 0.5f};

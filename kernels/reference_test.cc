@@ -265,6 +265,19 @@ TEST(RefRope, LongSequencesTurnByTheirOwnTable) {
   ExpectTensor(y, {2, 2}, {1, 0, 0, 1});
 }
 
+TEST(RefRope, LongPromptsAndLatePositionsTurnSlower) {
+  const double quarter = std::acos(0.0);
+  const RefTensor x{{3, 4}, {1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0}},
+      positions{{3}, {1, 1, 3}}, freqs{{2}, {0, 4 * quarter}},
+      slots{{3}, {0, 1, 2}}, horizons{{3}, {2, 4, 1}};
+  RefTensor y;
+  // Lengths 2, 4 and 4 of long_from 2, factor 3: divided by 1, 4 and 4.
+  DS_ASSERT_OK(RunOp(OpKind::kRope,
+                     {&x, &positions, &freqs, nullptr, &slots, &horizons},
+                     {I(1), I(4), I(4), I(0), F(1), I(2), F(3)}, &y));
+  ExpectTensor(y, {3, 4}, {1, 1, 0, 0, 1, 0, 0, 1, 1, 0, 0, -1});
+}
+
 TEST(RefHeadNorm, NormsEachHeadByOneWeightOrItsOwn) {
   const RefTensor x{{1, 4}, {3, 4, 1, 7}}, one{{2}, {2, 1}},
       own{{4}, {2, 1, 1, 10}}, bias{{2}, {0, 100}};

@@ -1,5 +1,7 @@
 // Truth for Rope: pairs of each head rotated by position * freq.
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ref_util.h"
@@ -46,17 +48,32 @@ absl::Status RefRope(const RefCall& call, RefTensor* out) {
   if (longer != nullptr) {
     DS_RETURN_IF_ERROR(
         CheckRefShape("rope", "long_freqs", longer, {rotary_dim / 2}));
+  }
+  if (horizons != nullptr) {
     DS_RETURN_IF_ERROR(CheckRefShape("rope", "slots", slots, {x->rows()}));
     DS_RETURN_IF_ERROR(CheckRefShape("rope", "horizons", horizons, {-1}));
   }
   *out = *x;
   for (int64_t t = 0; t < x->rows(); ++t) {
-    const bool grows = longer != nullptr &&
-                       horizons->data.at(static_cast<size_t>(slots->data[t])) >
-                           static_cast<double>(a[attr::Rope::long_from].i);
-    const RefTensor* table = grows ? longer : freqs;
+    std::vector<double> table = freqs->data;
+    if (horizons != nullptr) {
+      const double horizon =
+          horizons->data.at(static_cast<size_t>(slots->data[t]));
+      const auto from = static_cast<double>(a[attr::Rope::long_from].i);
+      const double length = std::max(horizon, positions->data[t] + 1);
+      if (longer != nullptr && horizon > from) table = longer->data;
+      if (longer == nullptr && length > from) {
+        const double f = a[attr::Rope::ntk_factor].f;
+        const double stretch = f * length / from - f + 1;
+        for (size_t i = 1; i < table.size(); ++i) {
+          table[i] /=
+              std::pow(stretch, 2.0 * static_cast<double>(i) /
+                                    static_cast<double>(rotary_dim - 2));
+        }
+      }
+    }
     for (int64_t h = 0; h < heads; ++h) {
-      RefRotateHead(positions->data[t], table->data.data(), rotary_dim,
+      RefRotateHead(positions->data[t], table.data(), rotary_dim,
                     static_cast<RopeStyle>(a[attr::Rope::style].i),
                     a[attr::Rope::scale].f,
                     out->data.data() + (t * heads + h) * head_dim);

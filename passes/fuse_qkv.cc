@@ -18,7 +18,7 @@ std::optional<Branch> MatchBranch(const Graph& graph, Value* v) {
     if (graph.Users(v).size() != 1 || graph.IsReturned(v)) return std::nullopt;
     b.rope = v->producer;
     // The fused op turns all sequences by one table.
-    if (b.rope->operands[operand::Rope::long_freqs].present()) {
+    if (b.rope->operands[operand::Rope::horizons].present()) {
       return std::nullopt;
     }
     v = b.rope->in(operand::Rope::x);

@@ -38,8 +38,9 @@ struct StepBatch {
   absl::Span<const int32_t> rows;       // [R]: tokens whose logits are wanted
   // [R]: how each row draws its id, on rank 0's device; empty: no ids wanted.
   absl::Span<const SamplerRecord> samplers;
-  // [S]: tokens that the slot's sequence may grow to, the same in all its
-  // steps; may be empty where no step reads it.
+  // [S]: tokens that the slot's sequence may grow to, or those of its prompt
+  // when horizons_are_prompts(), the same in all its steps; may be empty where
+  // no step reads it.
   absl::Span<const int32_t> horizons;
 };
 
@@ -75,6 +76,8 @@ class Executor {
   // The program that the last Execute ran, whose steps an observer's count;
   // nullptr before the first.
   virtual const fb::Program* last_program() const { return nullptr; }
+
+  virtual bool horizons_are_prompts() const { return false; }
 
   virtual const RunLimits& limits() const = 0;  // effective, none 0
   virtual int64_t blocks_per_seq() const = 0;

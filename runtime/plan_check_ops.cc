@@ -121,7 +121,9 @@ class OpCheck {
     // The executor checks the values of an input for the use of its own name.
     const bool may_be =
         Text(b.name()) == op_->operands[i].name ||
-        (op_->kind == OpKind::kEmbed && Text(b.name()) == "positions");
+        (op_->kind == OpKind::kEmbed && Text(b.name()) == "positions") ||
+        (op_->kind == OpKind::kRope && Text(b.name()) == "prompts" &&
+         op_->operands[i].name == "horizons");
     if (b.slot() < 0 && b.dtype() == static_cast<int>(DType::kI32) && may_be) {
       return absl::OkStatus();
     }
@@ -271,9 +273,17 @@ class OpCheck {
             In(O::x, {in_[0][0], {I(A::heads) * I(A::head_dim)}}));
         DS_RETURN_IF_ERROR(In(O::positions, {in_[0][0]}));
         DS_RETURN_IF_ERROR(In(O::freqs, Sizes{Size{I(A::rotary_dim) / 2}}));
-        if (present_[O::slots] != present_[O::long_freqs] ||
-            present_[O::horizons] != present_[O::long_freqs]) {
+        DS_RETURN_IF_ERROR(NotNegative(A::ntk_factor));
+        const bool ntk = F(A::ntk_factor) > 0;
+        const bool by_length = ntk || present_[O::long_freqs];
+        if (present_[O::slots] != by_length ||
+            present_[O::horizons] != by_length ||
+            (ntk && present_[O::long_freqs])) {
           return Senseless("long_freqs, slots and horizons: some but not all");
+        }
+        if (ntk && I(A::long_from) < 1) {
+          return Senseless("long_from: ", I(A::long_from),
+                           "; 1 or more is allowed");
         }
         DS_RETURN_IF_ERROR(
             In(O::long_freqs, Sizes{Size{I(A::rotary_dim) / 2}}));

@@ -100,15 +100,12 @@ struct StepInput {
   absl::string_view name, shape;
   bool gpu_only = false;
 };
-constexpr StepInput kStepInputs[] = {{"ids", "i32[T]"},
-                                     {"positions", "i32[T]"},
-                                     {"slots", "i32[T]"},
-                                     {"blocks", "i32[S, B]"},
-                                     {"rows", "i32[R]"},
-                                     {"horizons", "i32[S]"},
-                                     {"tiles", "i32[Q, 4]", true},
-                                     {"sampled", "i32[R]", true},
-                                     {"samplers", "u32[R, 8]", true}};
+constexpr StepInput kStepInputs[] = {
+    {"ids", "i32[T]"},           {"positions", "i32[T]"},
+    {"slots", "i32[T]"},         {"blocks", "i32[S, B]"},
+    {"rows", "i32[R]"},          {"horizons", "i32[S]"},
+    {"prompts", "i32[S]"},       {"tiles", "i32[Q, 4]", true},
+    {"sampled", "i32[R]", true}, {"samplers", "u32[R, 8]", true}};
 
 absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
   const absl::string_view name =
@@ -121,7 +118,8 @@ absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
   }
   return Senseless(
       "inputs: ", absl::CHexEscape(name),
-      ": no input of a step; ids, positions, slots, blocks, horizons",
+      ": no input of a step; ids, positions, slots, blocks, horizons, "
+      "prompts",
       view.cpu ? " and rows are" : ", rows, tiles, sampled and samplers are");
 }
 

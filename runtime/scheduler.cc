@@ -12,7 +12,8 @@ ScheduleLimits ScheduleLimits::Of(const Executor& executor) {
           .max_step_tokens = executor.limits().max_step_tokens,
           .blocks_per_seq = executor.blocks_per_seq(),
           .num_blocks = executor.num_blocks(),
-          .block_tokens = executor.block_tokens()};
+          .block_tokens = executor.block_tokens(),
+          .horizons_are_prompts = executor.horizons_are_prompts()};
 }
 
 Scheduler::Scheduler(const ScheduleLimits& limits, Mode mode)
@@ -38,6 +39,7 @@ Scheduler::Group Scheduler::MakeGroup(int64_t prompt, int64_t total,
   Group g = {};
   g.width = g.most_live = width;
   g.total = std::max(total, prompt);
+  g.prompt = prompt;
   g.blocks = CeilDiv(cached, limits_.block_tokens);
   g.shared_blocks = std::min(g.blocks, prompt / limits_.block_tokens);
   return g;
@@ -70,7 +72,9 @@ void Scheduler::Activate(int sequence) {
   free_slots_.pop_back();
   active_.push_back(sequence);
   s.tokens.reserve(groups_[s.group].total);
-  horizons_[s.slot] = static_cast<int32_t>(groups_[s.group].total);
+  const Group& g = groups_[s.group];
+  horizons_[s.slot] =
+      static_cast<int32_t>(limits_.horizons_are_prompts ? g.prompt : g.total);
   ++groups_[s.group].live;
   --promised_slots_;
 }

@@ -19,6 +19,7 @@ struct ScheduleLimits {
   int64_t blocks_per_seq = 0;
   int64_t num_blocks = 0;
   int64_t block_tokens = 0;
+  bool horizons_are_prompts = false;  // see StepBatch
 
   static ScheduleLimits Of(const Executor& executor);
 };
@@ -93,6 +94,7 @@ class Scheduler {
     int64_t shared_blocks;  // full ones of the prompt, in every sequence
     int64_t blocks;         // of each sequence
     int64_t total;          // tokens of each
+    int64_t prompt;         // of them at the start
     int most_live;          // sequences at once, from now on
     int live = 0;
     int64_t held = 0;  // different blocks

@@ -184,8 +184,9 @@ absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
                            {"slots", Ints({n}, slots)},
                            {"blocks", Ints({1, 1}, {0})},
                            {"rows", Ints({n}, rows)}};
-    if (graph.FindValue("horizons") != nullptr) {
-      inputs["horizons"] = Ints({1}, {static_cast<int32_t>(ids.size())});
+    for (const char* lengths : {"horizons", "prompts"}) {
+      if (graph.FindValue(lengths) == nullptr) continue;
+      inputs[lengths] = Ints({1}, {static_cast<int32_t>(ids.size())});
     }
     EvaluateOptions options;
     options.observer = [&](int, const Value& v, const RefTensor& t) {

@@ -73,8 +73,9 @@ void StepMeaning::Begin(const KeptBatch& batch) {
                    : name == "positions" ? Ints(batch.positions)
                    : name == "slots"     ? Ints(batch.slots)
                    : name == "rows"      ? Ints(batch.rows)
-                   : name == "horizons"  ? Ints(batch.horizons)
-                                         : Ints(batch.blocks, 1);
+                   : name == "horizons" || name == "prompts"
+                       ? Ints(batch.horizons)
+                       : Ints(batch.blocks, 1);
   }
 }
 

@@ -76,8 +76,9 @@ class Lowering : private ValuePlaces {
       case OpKind::kLayerNorm:
         return LowerNorm(n);
       case OpKind::kRope:
-        if (n.weight(operand::Rope::long_freqs) != nullptr) {
-          return NoKernel(n, "rope of two tables (longrope)");
+        if (n.operands[operand::Rope::horizons].present()) {
+          return NoKernel(n,
+                          "rope by a sequence's length (longrope, dynamic)");
         }
         return LowerRope(n);
       case OpKind::kAttention:

@@ -126,6 +126,10 @@ absl::Status StepSequences::Run(absl::Span<const Feed> feeds,
   for (const Feed& f : feeds) {
     const auto count = static_cast<int64_t>(f.ids.size());
     const int64_t first = lengths_[f.sequence];
+    // What comes first is the prompt.
+    if (limits_.horizons_are_prompts && first == 0) {
+      horizons_[f.sequence] = static_cast<int32_t>(count);
+    }
     for (int64_t i = 0; i < count; ++i) {
       if (f.rows == Rows::kAll || (f.rows == Rows::kLast && i + 1 == count)) {
         rows_.push_back(static_cast<int32_t>(ids_.size()));

@@ -45,6 +45,9 @@ class CpuExecutor final : public Executor {
   const fb::Program* last_program() const override {
     return step_ > 0 ? &program_ : nullptr;
   }
+  bool horizons_are_prompts() const override {
+    return sizes_.horizons_are_prompts;
+  }
   const RunLimits& limits() const override { return sizes_.limits; }
   int64_t blocks_per_seq() const override { return sizes_.blocks_per_seq; }
   int64_t num_blocks() const override { return sizes_.num_blocks; }

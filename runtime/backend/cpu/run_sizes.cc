@@ -55,9 +55,9 @@ absl::Status ResolveDims(const fb::Plan& plan, const fb::Program& program,
                          RunSizes* out) {
   out->dims.assign(program.dims()->size(), 0);
   for (const int32_t b : *program.inputs()) {
-    if (program.buffers()->Get(b)->name()->string_view() == "horizons") {
-      out->reads_horizons = true;
-    }
+    const auto name = program.buffers()->Get(b)->name()->string_view();
+    if (name == "prompts") out->horizons_are_prompts = true;
+    if (name == "prompts" || name == "horizons") out->reads_horizons = true;
   }
   int64_t max_blocks = 1, max_rows = 0;
   int slots_dim = -1, blocks_dim = -1;

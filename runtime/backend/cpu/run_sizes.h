@@ -20,8 +20,9 @@ struct RunSizes {
   int64_t num_blocks = 0;
   // Index into Program.dims of T and R, -1 when there is none.
   int tokens_dim = -1, rows_dim = -1;
-  bool reads_horizons = false;  // the program has that input
-  std::vector<int64_t> dims;    // ceiling of each named dim in this run
+  bool reads_horizons = false;        // the program has that input, or
+  bool horizons_are_prompts = false;  // prompts in its place
+  std::vector<int64_t> dims;          // ceiling of each named dim in this run
 
   std::vector<int64_t> slot_offsets;  // into the arena
   int64_t arena_bytes = 0;

@@ -98,7 +98,8 @@ class Resolver {
       in.data = Address(b);
       return;
     }
-    const absl::string_view name(b.name()->data(), b.name()->size());
+    absl::string_view name(b.name()->data(), b.name()->size());
+    if (name == "prompts") name = "horizons";  // horizons_are_prompts
     const auto found =
         std::find(std::begin(kInputNames), std::end(kInputNames), name);
     DS_CHECK(found != std::end(kInputNames));  // by CheckPlan
