@@ -46,10 +46,26 @@ std::string HeadsArg(const AttentionShape& s) {
   return absl::StrCat("AttentionHeads<", s.heads, ", ", s.kv_heads, ", ",
                       s.group, ", ", s.head_offset, ", ", s.head_dim, ">");
 }
-// Weights are powers of 2.
-std::string KeysArg(const AttentionShape& s) {
-  return absl::StrCat("AttentionKeys<", s.block_tokens, ", ", s.window, ", ",
-                      FloatBits(s.scale * std::numbers::log2e), ">");
+// Weights are powers of 2. `precise`: for the kernels that sum in float.
+std::string KeysArg(const AttentionShape& s, bool precise = false) {
+  using std::numbers::log2e;
+  const bool capped = s.softcap > 0;
+  const std::string keys =
+      absl::StrCat(s.block_tokens, ", ", s.window, ", ",
+                   FloatBits(s.scale * (capped ? 1 / s.softcap : log2e)));
+  if (!capped && !s.alibi.has_value()) {
+    return absl::StrCat("AttentionKeys<", keys, ">");
+  }
+  const double factor = s.alibi == Alibi::kScaledBf16 ? s.scale * log2e : log2e;
+  return absl::StrCat("AttentionBentKeys<", keys, ", ",
+                      FloatBits(s.softcap * log2e), ", ",
+                      s.alibi.has_value() ? static_cast<int>(*s.alibi) : -1,
+                      ", ", FloatBits(s.alibi.has_value() ? factor : 0), ", ",
+                      precise ? "true" : "false", ">");
+}
+// What the entries that take slopes are called besides.
+absl::string_view SlopesSuffix(const AttentionShape& s) {
+  return s.alibi.has_value() ? "Slopes<" : "<";
 }
 std::string RotaryArg(const AttentionShape& s) {
   return absl::StrCat("AttentionRotary<", s.head_dim, ", ", s.rotary_dim, ", ",
@@ -64,7 +80,9 @@ std::string RowsArg(const AttentionShape& s, int64_t out_stride) {
 // "32/8x128 bf16": query and KV heads, head size.
 std::string ShapeLabel(const AttentionShape& s) {
   return absl::StrCat(s.heads, "/", s.kv_heads, "x", s.head_dim, " ",
-                      DTypeName(s.cache), s.window > 0 ? " window" : "");
+                      DTypeName(s.cache), s.window > 0 ? " window" : "",
+                      s.softcap > 0 ? " softcap" : "",
+                      s.alibi.has_value() ? " alibi" : "");
 }
 
 // Both operands of a tensor core come from the cache as they lie there.
@@ -99,9 +117,10 @@ KernelSpec SimpleDecode(const AttentionShape& s, const GpuTarget& target) {
   KernelSpec spec;
   spec.source = "attention_simple.cuh";
   spec.entry =
-      absl::StrCat("AttentionSimpleDecode<", CudaTypeName(s.type), ", ",
-                   CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s),
-                   ", ", RotaryArg(s), ", ", RowsArg(s, s.out_stride), ">");
+      absl::StrCat("AttentionSimpleDecode", SlopesSuffix(s),
+                   CudaTypeName(s.type), ", ", CudaTypeName(s.cache), ", ",
+                   HeadsArg(s), ", ", KeysArg(s, /*precise=*/true), ", ",
+                   RotaryArg(s), ", ", RowsArg(s, s.out_stride), ">");
   spec.label =
       absl::StrCat("attention_simple_decode ", ShapeLabel(s), " t", s.tokens);
   spec.grid = {GridExtent{.times = s.group}, GridExtent{.times = s.kv_heads},
@@ -246,9 +265,9 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
   KernelSpec& spec = result.kernel;
   spec.source = "attention_decode.cuh";
   spec.entry = absl::StrCat(
-      c.cluster > 1 ? "AttentionDecodeCluster<" : "AttentionDecode<",
-      CudaTypeName(s.type), ", ", HeadsArg(s), ", ", KeysArg(s), ", ",
-      RotaryArg(s), ", ", RowsArg(s, s.out_stride), ", ");
+      c.cluster > 1 ? "AttentionDecodeCluster" : "AttentionDecode",
+      SlopesSuffix(s), CudaTypeName(s.type), ", ", HeadsArg(s), ", ",
+      KeysArg(s), ", ", RotaryArg(s), ", ", RowsArg(s, s.out_stride), ", ");
   absl::StrAppend(&spec.entry, "DecodePlan<", rows, ", ", c.warps, ", ",
                   c.cluster, ", ", c.even, ", ", c.most, ", ");
   absl::StrAppend(&spec.entry, c.min_part, ", ", c.own_part, ", ", c.ahead,
@@ -273,7 +292,9 @@ DecodeAttention SpecializeDecodeAttention(const AttentionShape& shape,
 
 KernelSpec SpecializeAppend(const AttentionShape& shape,
                             const GpuTarget& target) {
-  const AttentionShape s = Normalise(shape);
+  AttentionShape s = Normalise(shape);
+  s.softcap = 0;  // of scores, which it doesn't make
+  s.alibi.reset();
   KernelSpec spec;
   spec.source = "attention_append.cuh";
   spec.entry = absl::StrCat("AttentionAppend<", CudaTypeName(s.type), ", ",
@@ -299,9 +320,10 @@ TileAttention SpecializeTileAttention(const AttentionShape& shape,
   if (c.simple) {
     spec.source = "attention_simple.cuh";
     spec.entry =
-        absl::StrCat("AttentionSimpleTile<", CudaTypeName(s.type), ", ",
-                     CudaTypeName(s.cache), ", ", HeadsArg(s), ", ", KeysArg(s),
-                     ", ", RowsArg(s, s.out_stride), ", ", c.tokens, ">");
+        absl::StrCat("AttentionSimpleTile", SlopesSuffix(s),
+                     CudaTypeName(s.type), ", ", CudaTypeName(s.cache), ", ",
+                     HeadsArg(s), ", ", KeysArg(s, /*precise=*/true), ", ",
+                     RowsArg(s, s.out_stride), ", ", c.tokens, ">");
     spec.label = absl::StrCat("attention_simple_tile ", ShapeLabel(s));
     spec.grid = {GridExtent{.times = s.heads},
                  GridExtent{.dim = CountDim::kTiles}, GridExtent{}};
@@ -315,10 +337,10 @@ TileAttention SpecializeTileAttention(const AttentionShape& shape,
   const int64_t slots =
       std::clamp<int64_t>(c.resident * target.num_sms / heads, 1, kTileSlots);
   spec.source = "attention_tile.cuh";
-  spec.entry =
-      absl::StrCat("AttentionTile<", CudaTypeName(s.type), ", ", HeadsArg(s),
-                   ", ", KeysArg(s), ", ", RowsArg(s, s.out_stride), ", ",
-                   c.pack, ", ", c.row_tiles, ", ", c.keys, ", ", slots, ">");
+  spec.entry = absl::StrCat(
+      "AttentionTile", SlopesSuffix(s), CudaTypeName(s.type), ", ", HeadsArg(s),
+      ", ", KeysArg(s), ", ", RowsArg(s, s.out_stride), ", ", c.pack, ", ",
+      c.row_tiles, ", ", c.keys, ", ", slots, ">");
   spec.label = absl::StrCat("attention_tile ", ShapeLabel(s));
   spec.grid = {
       GridExtent{.times = heads},

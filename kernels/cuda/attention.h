@@ -9,6 +9,7 @@
 #define DEEPSLICE_KERNELS_CUDA_ATTENTION_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "kernels/cuda/kernel_spec.h"
 #include "schema/ops.h"
@@ -25,6 +26,8 @@ struct AttentionShape {
   int64_t heads = 0, kv_heads = 0, group = 1, head_offset = 0, head_dim = 0;
   double scale = 1;
   int64_t window = 0;  // 0: none
+  double softcap = 0;  // 0: none
+  std::optional<Alibi> alibi;  // then kernels take slopes (float[heads])
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;
   int64_t q_offset = 0, k_offset = 0, v_offset = 0;
   int64_t rotary_dim = 0;  // 0: q and k come rotated, or are not to be
@@ -38,7 +41,8 @@ struct AttentionShape {
 // One token of each sequence: rotates q and k, appends k and v at `positions`,
 // attends over the sequence split into parts that a last block joins.
 // Operands: q, k, v, positions, slots, blocks, freqs (float[rotary_dim / 2] or
-// null), state, scratch, sync. Outputs: out [T, heads * head_dim].
+// null), state, scratch, sync, with ALiBi slopes. Outputs: out [T, heads *
+// head_dim].
 struct DecodeAttention {
   KernelSpec kernel;
   int64_t scratch_bytes = 0;  // of a buffer, in all
@@ -55,7 +59,7 @@ KernelSpec SpecializeAppend(const AttentionShape& shape,
 // Then attends, a tile of queries (input "tiles") a block, or several blocks
 // for a tile with many keys while there are few tiles; the last of them joins.
 // q_stride here is of the rotated q, q_offset 0. Operands: rotated q, tiles,
-// blocks, state, scratch, sync. Outputs: out.
+// blocks, state, scratch, sync, with ALiBi slopes. Outputs: out.
 struct TileAttention {
   KernelSpec kernel;
   int64_t scratch_bytes = 0;  // of a buffer, in all

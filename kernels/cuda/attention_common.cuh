@@ -28,10 +28,77 @@ struct AttentionHeads {
 template <int kBlockTokens, int kWindow, uint32_t kScaleBits>
 struct AttentionKeys {
   static constexpr int block_tokens = kBlockTokens, window = kWindow;
+  static constexpr bool bent = false, alibi = false;
+  struct Row {};  // what a query's scores depend on besides its products
   __device__ static float Scale() { return __uint_as_float(kScaleBits); }
   // The first key that a query at `position` sees.
   __device__ static int First(int position) {
     return kWindow > 0 ? max(0, position - kWindow + 1) : 0;
+  }
+  __device__ static Row RowOf(float slope, int position) { return {}; }
+  // The product of a query and a key as an exponent of 2; of its own key.
+  __device__ static float Exponent(float dot, Row row, int key) {
+    return dot * Scale();
+  }
+  __device__ static float OwnExponent(float dot) { return dot * Scale(); }
+};
+
+// tanh to 2^-22, absolutely: enough for scores of 16-bit numbers.
+__device__ __forceinline__ float FastTanh(float x) {
+  return 1 - __fdividef(2, 1 + Exp2(x * 2.88539008f));  // 2 log2(e)
+}
+
+// Alibi of schema/ops.h by number.
+constexpr int kNoAlibi = -1, kAlibiPlain = 0, kAlibiScaledBf16 = 1;
+
+// Keys whose scores are bent on their way to exponents of 2: first the softcap,
+// unless kCapBits is 0, then ALiBi. kCapBits: the softcap as an exponent;
+// kScaleBits then makes the tanh's argument. kAlibiBits: the factor that makes
+// ALiBi an exponent. kPrecise: as near as floats go.
+template <int kBlockTokens, int kWindow, uint32_t kScaleBits, uint32_t kCapBits,
+          int kAlibi, uint32_t kAlibiBits, bool kPrecise>
+struct AttentionBentKeys
+    : AttentionKeys<kBlockTokens, kWindow, kScaleBits> {
+  static constexpr bool bent = true, alibi = kAlibi != kNoAlibi;
+  // ALiBi of a key is 0 where the query is, at `origin`.
+  struct Row {
+    float slope = 0, origin = 0;
+  };
+  // Exponents are no more multiplied.
+  __device__ static float Scale() { return 1; }
+  __device__ static Row RowOf(float slope, int position) {
+    const float p = static_cast<float>(position);
+    Row row;
+    if constexpr (kAlibi == kAlibiPlain) {
+      row.slope = slope * __uint_as_float(kAlibiBits);
+      row.origin = p;
+    }
+    if constexpr (kAlibi == kAlibiScaledBf16) {
+      row.slope = Rounded(slope);
+      row.origin = Rounded(row.slope * p);
+    }
+    return row;
+  }
+  __device__ static float Exponent(float dot, Row row, int key) {
+    const float y = OwnExponent(dot), k = static_cast<float>(key);
+    if constexpr (kAlibi == kAlibiPlain) {
+      return fmaf(row.slope, k - row.origin, y);
+    }
+    if constexpr (kAlibi == kAlibiScaledBf16) {
+      return fmaf(__uint_as_float(kAlibiBits),
+                  Rounded(row.slope * k) - row.origin, y);
+    }
+    return y;
+  }
+  __device__ static float OwnExponent(float dot) {
+    const float x = dot * __uint_as_float(kScaleBits);
+    if constexpr (kCapBits == 0) return x;
+    return __uint_as_float(kCapBits) * (kPrecise ? tanhf(x) : FastTanh(x));
+  }
+
+ private:
+  __device__ static float Rounded(float x) {
+    return ToFloat(FromFloat<bf16>(x));
   }
 };
 

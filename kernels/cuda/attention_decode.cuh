@@ -24,13 +24,15 @@ struct DecodeWay<T, Heads, Keys, Plan, kQStride, true> {
 };
 
 // Grid: kv_heads * passes, tokens, kMost parts: parts that a short sequence
-// lacks come last. Blocks of a cluster are neighbours along z.
+// lacks come last. Blocks of a cluster are neighbours along z. slopes: of the
+// query heads, where Keys ask for them.
 template <typename T, typename Heads, typename Keys, typename Rotary,
           typename Rows, typename Plan>
 __device__ __forceinline__ void DecodeBlock(
     const StepInfo* info, const T* q, const T* k, const T* v,
     const int* positions, const int* slots, const int* blocks,
-    const float* freqs, T* state, float* scratch, uint32_t* sync, T* out) {
+    const float* freqs, T* state, float* scratch, uint32_t* sync,
+    const float* slopes, T* out) {
   constexpr int kDim = Heads::dim, kRows = Plan::rows, kWarps = Plan::warps;
   constexpr int kThreads = Plan::threads, kCluster = Plan::cluster;
   constexpr int kPasses = CeilDiv(Heads::group, kRows);
@@ -128,13 +130,23 @@ __device__ __forceinline__ void DecodeBlock(
         dot += ToFloat(rotated[row][d]) * ToFloat(rotated[kRows][d]);
       }
       dot = WarpSum(dot);
-      if (lane == 0) own_score[row] = dot * Keys::Scale();
+      if (lane == 0) own_score[row] = Keys::OwnExponent(dot);
     }
   }
 
+  typename Keys::Row rows[2];
+  if constexpr (Keys::alibi) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = g + 8 * h;
+      const bool valid = row < kRows && Heads::Has(kv, member + row);
+      rows[h] = Keys::RowOf(
+          valid ? slopes[Heads::Head(kv, member + row)] : 0, position);
+    }
+  }
   DecodeState<T, kDim, kRows> mine;
   mine.Clear();
-  loop.Run(&rotated[0][0], part, token, mine);
+  loop.Run(&rotated[0][0], part, token, rows, mine);
 #pragma unroll
   for (int h = 0; h < mine.kHalves; ++h) {
     float sum = mine.sum[h];
@@ -228,7 +240,20 @@ __global__ void __launch_bounds__(Plan::threads)
   static_assert(Plan::cluster == 1, "blocks know nothing of each other");
   DecodeBlock<T, Heads, Keys, Rotary, Rows, Plan>(
       info, q, k, v, positions, slots, blocks, freqs, state, scratch, sync,
-      out);
+      nullptr, out);
+}
+template <typename T, typename Heads, typename Keys, typename Rotary,
+          typename Rows, typename Plan>
+__global__ void __launch_bounds__(Plan::threads)
+    AttentionDecodeSlopes(const StepInfo* info, const T* q, const T* k,
+                          const T* v, const int* positions, const int* slots,
+                          const int* blocks, const float* freqs, T* state,
+                          float* scratch, uint32_t* sync, const float* slopes,
+                          T* out) {
+  static_assert(Plan::cluster == 1, "blocks know nothing of each other");
+  DecodeBlock<T, Heads, Keys, Rotary, Rows, Plan>(
+      info, q, k, v, positions, slots, blocks, freqs, state, scratch, sync,
+      slopes, out);
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -243,6 +268,19 @@ __global__ void __cluster_dims__(1, 1, Plan::cluster)
                            float* scratch, uint32_t* sync, T* out) {
   DecodeBlock<T, Heads, Keys, Rotary, Rows, Plan>(
       info, q, k, v, positions, slots, blocks, freqs, state, scratch, sync,
-      out);
+      nullptr, out);
+}
+template <typename T, typename Heads, typename Keys, typename Rotary,
+          typename Rows, typename Plan>
+__global__ void __cluster_dims__(1, 1, Plan::cluster)
+    __launch_bounds__(Plan::threads)
+    AttentionDecodeClusterSlopes(
+        const StepInfo* info, const T* q, const T* k, const T* v,
+        const int* positions, const int* slots, const int* blocks,
+        const float* freqs, T* state, float* scratch, uint32_t* sync,
+        const float* slopes, T* out) {
+  DecodeBlock<T, Heads, Keys, Rotary, Rows, Plan>(
+      info, q, k, v, positions, slots, blocks, freqs, state, scratch, sync,
+      slopes, out);
 }
 #endif

@@ -254,9 +254,10 @@ struct DecodeLoop {
     }
   }
 
-  // Takes those groups. Begin was called.
+  // Takes those groups. Begin was called. rows: of query heads g and g + 8.
   __device__ __forceinline__ void Run(const T* q, const DecodePart& part,
                                       int token,
+                                      const typename Keys::Row (&rows)[2],
                                       DecodeState<T, kDim, kRows>& sums) {
     for (; token < part.end; token += kStep) {
       const int next = token + kStep, far = next + kFar * kStep;
@@ -274,7 +275,7 @@ struct DecodeLoop {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int at = token + 8 * c + 2 * j + i % 2;
-          s[j][i] *= Keys::Scale();
+          s[j][i] = Keys::Exponent(s[j][i], rows[i / 2], at);
           if (edge && (at < part.first || at >= part.end)) {
             s[j][i] = MinusInfinity();
           }

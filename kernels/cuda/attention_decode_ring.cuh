@@ -109,9 +109,10 @@ struct DecodeRing {
     }
   }
 
-  // Takes those groups. Begin was called.
+  // Takes those groups. Begin was called. rows: of query heads g and g + 8.
   __device__ __forceinline__ void Run(const T* q, const DecodePart& part,
                                       int token,
+                                      const typename Keys::Row (&rows)[2],
                                       DecodeState<T, kDim, kRows>& sums) {
     const T* low = q + min(g, kRows - 1) * kQStride + 8 * c;
     const T* high = q + min(g + 8, kRows - 1) * kQStride + 8 * c;
@@ -147,7 +148,7 @@ struct DecodeRing {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int at = token + 8 * c + 2 * j + i % 2;
-          s[j][i] *= Keys::Scale();
+          s[j][i] = Keys::Exponent(s[j][i], rows[i / 2], at);
           if (edge && (at < part.first || at >= part.end)) {
             s[j][i] = MinusInfinity();
           }

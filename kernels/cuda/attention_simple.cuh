@@ -23,6 +23,7 @@ struct SimpleAttention {
   };
 
   Shared& shared;
+  typename Keys::Row rows[kRows];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   // Of row `warp`, for warps below kRows.
   float most = MinusInfinity(), sum = 0;
@@ -70,7 +71,7 @@ struct SimpleAttention {
         }
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          dot[r] = WarpSum(dot[r]) * Keys::Scale();
+          dot[r] = Keys::Exponent(WarpSum(dot[r]), rows[r], first + i);
           const bool seen = first + i >= from[r] && first + i < to[r];
           if (lane == 0) shared.weights[r][i] = seen ? dot[r] : MinusInfinity();
         }
@@ -146,14 +147,14 @@ struct SimpleAttention {
 };
 
 // One token of each sequence. Grid: group, kv_heads, tokens; the block of
-// member 0 appends, whether or not there is such a query head.
+// member 0 appends, whether or not there is such a query head. slopes: of the
+// query heads, where Keys ask for them.
 template <typename T, typename C, typename Heads, typename Keys,
           typename Rotary, typename Rows>
-__global__ void __launch_bounds__(kSimpleThreads)
-    AttentionSimpleDecode(const StepInfo* info, const T* q, const T* k,
-                          const T* v, const int* positions, const int* slots,
-                          const int* blocks, const float* freqs, C* state,
-                          float* scratch, uint32_t* sync, T* out) {
+__device__ __forceinline__ void SimpleDecodeBlock(
+    const StepInfo* info, const T* q, const T* k, const T* v,
+    const int* positions, const int* slots, const int* blocks,
+    const float* freqs, C* state, const float* slopes, T* out) {
   constexpr int kDim = Heads::dim;
   using Attention = SimpleAttention<C, Heads, Keys, 1>;
   using Cache = AttentionCache<C, Heads, Keys>;
@@ -209,20 +210,46 @@ __global__ void __launch_bounds__(kSimpleThreads)
   for (int d = attention.lane; d < kDim; d += 32) {
     dot += shared.q[0][d] * key[d];
   }
-  attention.Begin(WarpSum(dot) * Keys::Scale(), value);
+  if constexpr (Keys::alibi) {
+    attention.rows[0] =
+        Keys::RowOf(slopes[Heads::Head(kv, member)], position);
+  }
+  attention.Begin(Keys::OwnExponent(WarpSum(dot)), value);
   const int from[1] = {Keys::First(position)}, to[1] = {position};
   attention.Run(state, table, kv, from[0], to[0], from, to);
   T* const rows[1] = {Rows::Out(out, t) + Heads::Head(kv, member) * kDim};
   attention.Store(rows);
 }
 
+template <typename T, typename C, typename Heads, typename Keys,
+          typename Rotary, typename Rows>
+__global__ void __launch_bounds__(kSimpleThreads)
+    AttentionSimpleDecode(const StepInfo* info, const T* q, const T* k,
+                          const T* v, const int* positions, const int* slots,
+                          const int* blocks, const float* freqs, C* state,
+                          float* scratch, uint32_t* sync, T* out) {
+  SimpleDecodeBlock<T, C, Heads, Keys, Rotary, Rows>(
+      info, q, k, v, positions, slots, blocks, freqs, state, nullptr, out);
+}
+template <typename T, typename C, typename Heads, typename Keys,
+          typename Rotary, typename Rows>
+__global__ void __launch_bounds__(kSimpleThreads)
+    AttentionSimpleDecodeSlopes(const StepInfo* info, const T* q, const T* k,
+                                const T* v, const int* positions,
+                                const int* slots, const int* blocks,
+                                const float* freqs, C* state, float* scratch,
+                                uint32_t* sync, const float* slopes, T* out) {
+  SimpleDecodeBlock<T, C, Heads, Keys, Rotary, Rows>(
+      info, q, k, v, positions, slots, blocks, freqs, state, slopes, out);
+}
+
 // A tile of at most kRows tokens. Grid: heads, tiles.
 template <typename T, typename C, typename Heads, typename Keys, typename Rows,
           int kRows>
-__global__ void __launch_bounds__(kSimpleThreads)
-    AttentionSimpleTile(const StepInfo* info, const T* q, const int* tiles,
-                        const int* blocks, C* state, float* scratch,
-                        uint32_t* sync, T* out) {
+__device__ __forceinline__ void SimpleTileBlock(const StepInfo* info,
+                                                const T* q, const int* tiles,
+                                                const int* blocks, C* state,
+                                                const float* slopes, T* out) {
   constexpr int kDim = Heads::dim;
   using Attention = SimpleAttention<C, Heads, Keys, kRows>;
   __shared__ typename Attention::Shared shared;
@@ -251,6 +278,32 @@ __global__ void __launch_bounds__(kSimpleThreads)
     }
   }
   Attention attention = {shared};
+  if constexpr (Keys::alibi) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      attention.rows[r] = Keys::RowOf(slopes[head], position + r);
+    }
+  }
   attention.Run(state, table, kv, from[0], position + tokens, from, to);
   attention.Store(rows);
+}
+
+template <typename T, typename C, typename Heads, typename Keys, typename Rows,
+          int kRows>
+__global__ void __launch_bounds__(kSimpleThreads)
+    AttentionSimpleTile(const StepInfo* info, const T* q, const int* tiles,
+                        const int* blocks, C* state, float* scratch,
+                        uint32_t* sync, T* out) {
+  SimpleTileBlock<T, C, Heads, Keys, Rows, kRows>(info, q, tiles, blocks, state,
+                                                  nullptr, out);
+}
+template <typename T, typename C, typename Heads, typename Keys, typename Rows,
+          int kRows>
+__global__ void __launch_bounds__(kSimpleThreads)
+    AttentionSimpleTileSlopes(const StepInfo* info, const T* q,
+                              const int* tiles, const int* blocks, C* state,
+                              float* scratch, uint32_t* sync,
+                              const float* slopes, T* out) {
+  SimpleTileBlock<T, C, Heads, Keys, Rows, kRows>(info, q, tiles, blocks, state,
+                                                  slopes, out);
 }

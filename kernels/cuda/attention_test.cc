@@ -153,6 +153,78 @@ TEST(DecodeAttention, GivesOneKvHeadOnlyTheHeadsThatAreHere) {
             std::string::npos);
 }
 
+TEST(DecodeAttention, BendsScoresOnlyWhereAsked) {
+  AttentionShape s = Fused(6, 2, 64);
+  const std::string plain = SpecializeDecodeAttention(s, H200()).kernel.entry;
+  EXPECT_NE(plain.find("AttentionDecodeCluster<bf16, "), std::string::npos);
+  EXPECT_NE(plain.find("AttentionKeys<64, 0, "), std::string::npos);
+  s.scale = 1;
+  s.softcap = 2;
+  // 1056964608: 0.5, the scale over the cap; 1077455419: 2 log2(e).
+  const KernelSpec capped = SpecializeDecodeAttention(s, H200()).kernel;
+  EXPECT_NE(capped.entry.find("AttentionDecodeCluster<bf16, "),
+            std::string::npos);
+  EXPECT_NE(capped.entry.find("AttentionBentKeys<64, 0, 1056964608u, "
+                              "1077455419u, -1, 0u, false>"),
+            std::string::npos)
+      << capped.entry;
+  EXPECT_NE(capped.label.find(" softcap"), std::string::npos);
+  s.softcap = 0;
+  s.alibi = Alibi::kPlain;
+  const KernelSpec sloped = SpecializeDecodeAttention(s, H200()).kernel;
+  EXPECT_NE(sloped.entry.find("AttentionDecodeClusterSlopes<bf16, "),
+            std::string::npos);
+  EXPECT_NE(sloped.entry.find("AttentionBentKeys<64, 0, 1069066811u, 0u, 0, "
+                              "1069066811u, false>"),
+            std::string::npos)
+      << sloped.entry;
+  s.scale = 0.5;  // Falcon's is multiplied, too: log2(e) / 2
+  s.alibi = Alibi::kScaledBf16;
+  EXPECT_NE(SpecializeDecodeAttention(s, H200())
+                .kernel.entry.find("1060678203u, 0u, 1, 1060678203u, false>"),
+            std::string::npos);
+  GpuTarget ampere = H200();
+  ampere.major = 8;
+  EXPECT_EQ(
+      SpecializeDecodeAttention(s, ampere).kernel.entry.find(
+          "AttentionDecodeSlopes<"),
+      0u);
+  // Float kernels bend precisely.
+  s.type = s.cache = DType::kF32;
+  const std::string simple = SpecializeDecodeAttention(s, H200()).kernel.entry;
+  EXPECT_EQ(simple.find("AttentionSimpleDecodeSlopes<float, "), 0u);
+  EXPECT_NE(simple.find(", true>"), std::string::npos);
+}
+
+TEST(Append, KnowsNoScores) {
+  AttentionShape s = Fused(6, 2, 64);
+  const std::string plain = SpecializeAppend(s, H200()).entry;
+  s.softcap = 30;
+  s.alibi = Alibi::kPlain;
+  EXPECT_EQ(SpecializeAppend(s, H200()).entry, plain);
+}
+
+TEST(TileAttention, BendsScoresOnlyWhereAsked) {
+  AttentionShape s = RotatedQ(Fused(6, 2, 64));
+  const TileAttention plain = SpecializeTileAttention(s, H200());
+  EXPECT_EQ(plain.kernel.entry.find("AttentionTile<"), 0u);
+  s.softcap = 30;
+  const TileAttention capped = SpecializeTileAttention(s, H200());
+  EXPECT_EQ(capped.kernel.entry.find("AttentionTile<"), 0u);
+  EXPECT_NE(capped.kernel.entry.find("AttentionBentKeys<"), std::string::npos);
+  s.alibi = Alibi::kPlain;
+  const TileAttention sloped = SpecializeTileAttention(s, H200());
+  EXPECT_EQ(sloped.kernel.entry.find("AttentionTileSlopes<"), 0u);
+  // The cut is the same.
+  EXPECT_EQ(sloped.kernel.shared_bytes, plain.kernel.shared_bytes);
+  EXPECT_EQ(sloped.scratch_bytes, plain.scratch_bytes);
+  EXPECT_EQ(AttentionTileTokens(s, H200()), 128 / 3);
+  s.type = s.cache = DType::kF32;
+  EXPECT_EQ(SpecializeTileAttention(s, H200()).kernel.entry.find(
+                "AttentionSimpleTileSlopes<"),
+            0u);
+}
+
 TEST(DecodeAttention, ForgetsAWindowThatHidesNothing) {
   AttentionShape s = Fused(6, 2, 64);
   const std::string none = SpecializeDecodeAttention(s, H200()).kernel.entry;

@@ -14,13 +14,14 @@ constexpr int kTileResident = 2;
 
 // Grid: kv_heads * kPasses, a multiple of kSlots that is as many as there are
 // tiles or more. scratch: parts of kSlots blocks for each of x; sync: a word
-// for each of these.
+// for each of these; slopes: of the query heads, where Keys ask for them.
 template <typename T, typename Heads, typename Keys, typename Rows, int kPack,
           int kRowTiles, int kKeys, int kSlots>
-__global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
-    AttentionTile(const StepInfo* info, const T* q, const int* tiles,
-                  const int* blocks, T* state, float* scratch, uint32_t* sync,
-                  T* out) {
+__device__ __forceinline__ void TileBlock(const StepInfo* info, const T* q,
+                                          const int* tiles, const int* blocks,
+                                          T* state, float* scratch,
+                                          uint32_t* sync, const float* slopes,
+                                          T* out) {
   using Tile = TileAttention<T, Heads, Keys, Rows, kPack, kRowTiles, kKeys>;
   using Search = TileSearch<Keys, kPack, kKeys, kSlots>;
   __shared__ Search search;
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
     range.row = record.slot * LoadInput(&info->blocks_per_seq);
     range.first_token = record.first;
   }
+  if constexpr (Keys::alibi) Tile::KeepSlopes(slopes);
   __syncthreads();
   Tile tile;
   tile.blocks = blocks;
@@ -71,4 +73,23 @@ __global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
   if (!last) return;
   __threadfence();
   tile.ForRows(out, [&](int row, T* to) { parts.Join(row, to); });
+}
+
+template <typename T, typename Heads, typename Keys, typename Rows, int kPack,
+          int kRowTiles, int kKeys, int kSlots>
+__global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
+    AttentionTile(const StepInfo* info, const T* q, const int* tiles,
+                  const int* blocks, T* state, float* scratch, uint32_t* sync,
+                  T* out) {
+  TileBlock<T, Heads, Keys, Rows, kPack, kRowTiles, kKeys, kSlots>(
+      info, q, tiles, blocks, state, scratch, sync, nullptr, out);
+}
+template <typename T, typename Heads, typename Keys, typename Rows, int kPack,
+          int kRowTiles, int kKeys, int kSlots>
+__global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
+    AttentionTileSlopes(const StepInfo* info, const T* q, const int* tiles,
+                        const int* blocks, T* state, float* scratch,
+                        uint32_t* sync, const float* slopes, T* out) {
+  TileBlock<T, Heads, Keys, Rows, kPack, kRowTiles, kKeys, kSlots>(
+      info, q, tiles, blocks, state, scratch, sync, slopes, out);
 }

@@ -194,6 +194,45 @@ struct TileAttention {
     }
   }
 
+  // Those of the block's heads, in shared memory.
+  __device__ __forceinline__ static float* Slopes() {
+    __shared__ float slopes[kPack];
+    return slopes;
+  }
+  __device__ __forceinline__ static void KeepSlopes(const float* slopes) {
+    const int m = threadIdx.x, member = Member() + m;
+    if (m >= kPack) return;
+    Slopes()[m] = Heads::Has(KvHead(), member)
+                      ? slopes[Heads::Head(KvHead(), member)]
+                      : 0;
+  }
+
+  // Scores become exponents: softcap, ALiBi.
+  __device__ __forceinline__ void Bend(int key) {
+    const int tid = FreshThreadIndex();
+    const int first_row = tid / 32 * kWarpRows + tid % 32 / 4;
+    const int position = range->position;
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int at = first_row + 16 * m + 8 * half;
+        typename Keys::Row row;
+        if constexpr (Keys::alibi) {
+          row = Keys::RowOf(Slopes()[at % kPack], position + at / kPack);
+        }
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            float& x = s[m][n][2 * half + e];
+            x = Keys::Exponent(x, row, key + 8 * n + tid % 4 * 2 + e);
+          }
+        }
+      }
+    }
+  }
+
   __device__ __forceinline__ void Mask(int key) {
     const int tid = FreshThreadIndex();
     const int first_row = tid / 32 * kWarpRows + tid % 32 / 4;
@@ -399,6 +438,7 @@ struct TileAttention {
                    (Keys::window == 0 || next - 1 > from - Keys::window));
       if (some) {
         Scores();
+        if constexpr (Keys::bent) Bend(key);
         if (next - 1 > from ||
             (Keys::window > 0 && key <= to - Keys::window)) {
           Mask(key);

@@ -38,28 +38,16 @@ __device__ __forceinline__ void EachVector(const X* in,
   }
 }
 
-// threadIdx.x runs over a row, threadIdx.y over the rows of a block, of which
-// there is one when a row has more than a warp. kHeld: a thread keeps its
-// elements; else a row is so long that it reads them again.
-template <typename X, typename Y, int kCols, int64_t kXStride, int64_t kYStride,
-          bool kLayer, bool kBias, bool kGather, uint32_t kEpsBits, int kCount,
-          int kMaxRows, int kVec, int kXWidth, int kYWidth, int kParamWidth,
-          int kThreads, int kRowsPerBlock, bool kHeld>
-__global__ void __launch_bounds__(kThreads* kRowsPerBlock)
-    Norm(const StepInfo* info, const X* x, const float* scale,
-         const float* bias, const int* rows, Y* y) {
-  static_assert(kThreads == 32 || kRowsPerBlock == 1, "one kind of sum");
-  __shared__ float warps[32];
+// A row by kThreads threads. kHeld: a thread keeps its elements; else a row is
+// so long that it reads them again.
+template <int kCols, bool kLayer, bool kBias, uint32_t kEpsBits, int kVec,
+          int kXWidth, int kYWidth, int kParamWidth, int kThreads, bool kHeld,
+          typename X, typename Y>
+__device__ __forceinline__ void NormRow(const X* in, const float* scale,
+                                        const float* bias, float* warps,
+                                        Y* out) {
   constexpr int kStride = kThreads * kVec;
   constexpr int kSteps = (kCols + kStride - 1) / kStride;
-  GridDone();
-  GridWait();
-  const int r = blockIdx.x * kRowsPerBlock + threadIdx.y;
-  // A warp or the whole block leaves: the sums need all of a row's threads.
-  if (r >= RowCount<kCount>(info, kMaxRows)) return;
-  const X* in = x + (kGather ? rows[r] : r) * kXStride;
-  Y* out = y + r * kYStride;
-
   float held[kHeld ? kSteps : 1][kVec];
   if constexpr (kHeld) {
 #pragma unroll
@@ -100,4 +88,25 @@ __global__ void __launch_bounds__(kThreads* kRowsPerBlock)
         }
         StoreRow<kYWidth>(out + c, v);
       });
+}
+
+// threadIdx.x runs over a row, threadIdx.y over the rows of a block, of which
+// there is one when a row has more than a warp.
+template <typename X, typename Y, int kCols, int64_t kXStride, int64_t kYStride,
+          bool kLayer, bool kBias, bool kGather, uint32_t kEpsBits, int kCount,
+          int kMaxRows, int kVec, int kXWidth, int kYWidth, int kParamWidth,
+          int kThreads, int kRowsPerBlock, bool kHeld>
+__global__ void __launch_bounds__(kThreads* kRowsPerBlock)
+    Norm(const StepInfo* info, const X* x, const float* scale,
+         const float* bias, const int* rows, Y* y) {
+  static_assert(kThreads == 32 || kRowsPerBlock == 1, "one kind of sum");
+  __shared__ float warps[32];
+  GridDone();
+  GridWait();
+  const int r = blockIdx.x * kRowsPerBlock + threadIdx.y;
+  // A warp or the whole block leaves: the sums need all of a row's threads.
+  if (r >= RowCount<kCount>(info, kMaxRows)) return;
+  NormRow<kCols, kLayer, kBias, kEpsBits, kVec, kXWidth, kYWidth, kParamWidth,
+          kThreads, kHeld>(x + (kGather ? rows[r] : r) * kXStride, scale, bias,
+                           warps, y + r * kYStride);
 }

@@ -1,14 +1,11 @@
 #include "kernels/cuda/rows.h"
 
 #include <algorithm>
-#include <cstring>
-#include <initializer_list>
 #include <numeric>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "kernels/cuda/row_spec.h"
 #include "schema/base/check.h"
 
 namespace deepslice {
@@ -17,48 +14,6 @@ namespace {
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
-// A float literal by its bits: a template argument can't be one.
-std::string Bits(double value) {
-  const float f = static_cast<float>(value);
-  uint32_t bits;
-  std::memcpy(&bits, &f, 4);
-  return absl::StrFormat("0x%08xu", bits);
-}
-absl::string_view Bool(bool b) { return b ? "true" : "false"; }
-
-std::string Entry(absl::string_view name,
-                  std::initializer_list<absl::AlphaNum> args) {
-  return absl::StrCat(
-      name, "<",
-      absl::StrJoin(args, ", ",
-                    [](std::string* out, const absl::AlphaNum& a) {
-                      absl::StrAppend(out, a);
-                    }),
-      ">");
-}
-
-// Elements that a thread takes at a time: at most 16 bytes of the wider type,
-// and a divisor of the columns.
-int64_t VectorOf(int64_t cols, std::initializer_list<DType> types) {
-  int64_t v = 8;
-  for (DType t : types) v = std::min(v, 16 / DTypeSize(t));
-  return std::gcd(v, cols);
-}
-
-// Bytes of the widest piece to which every vector of a row is aligned. Buffers
-// and weights start at multiples of 256.
-int64_t WidthOf(DType type, int64_t vec, int64_t stride) {
-  return std::gcd<int64_t>(
-      16, std::gcd(vec * DTypeSize(type), stride * DTypeSize(type)));
-}
-
-// per_block rows in each block.
-GridExtent RowsExtent(CountDim count, int64_t max_rows, int64_t per_block) {
-  if (count == CountDim::kNone) return {CeilDiv(max_rows, per_block), 1, count};
-  return {1, per_block, count};
-}
-
-int CountNumber(CountDim count) { return static_cast<int>(count); }
 int ActNumber(const std::optional<Act>& act) {
   return act.has_value() ? static_cast<int>(*act) : -1;  // kNoAct
 }
@@ -72,10 +27,10 @@ KernelSpec SpecializeEmbed(const EmbedShape& s, const GpuTarget& target) {
       std::min<int64_t>(256, RoundUp(CeilDiv(s.cols, vec), 32));
   KernelSpec k;
   k.source = "embed.cuh";
-  k.entry = Entry(
+  k.entry = EntryText(
       "Embed",
       {CudaTypeName(s.table), CudaTypeName(s.y), s.rows, s.cols, s.begin,
-       Bool(s.has_sampled), CountNumber(s.count), s.max_rows, vec,
+       BoolText(s.has_sampled), CountNumber(s.count), s.max_rows, vec,
        WidthOf(s.table, vec, s.cols), WidthOf(s.y, vec, s.cols), threads});
   k.label = absl::StrCat("embed ", s.rows, "x", s.cols);
   k.grid[0] = RowsExtent(s.count, s.max_rows, 1);
@@ -100,17 +55,84 @@ KernelSpec SpecializeNorm(const NormShape& s, const GpuTarget& target) {
   const bool is_held = held <= (threads > 512 ? 32 : 64);  // in registers
   KernelSpec k;
   k.source = "norm.cuh";
-  k.entry = Entry(
-      "Norm",
-      {CudaTypeName(s.x), CudaTypeName(s.y), s.cols, s.x_stride, s.y_stride,
-       Bool(s.layer_norm), Bool(s.bias), Bool(s.gather), Bits(s.eps),
-       CountNumber(s.count), s.max_rows, vec, WidthOf(s.x, vec, s.x_stride),
-       WidthOf(s.y, vec, s.y_stride), WidthOf(DType::kF32, vec, vec), threads,
-       rows_per_block, Bool(is_held)});
+  k.entry = EntryText(
+      "Norm", {CudaTypeName(s.x), CudaTypeName(s.y), s.cols, s.x_stride,
+               s.y_stride, BoolText(s.layer_norm), BoolText(s.bias),
+               BoolText(s.gather), FloatBitsText(s.eps), CountNumber(s.count),
+               s.max_rows, vec, WidthOf(s.x, vec, s.x_stride),
+               WidthOf(s.y, vec, s.y_stride), WidthOf(DType::kF32, vec, vec),
+               threads, rows_per_block, BoolText(is_held)});
   k.label = absl::StrCat(s.layer_norm ? "layer_norm " : "rms_norm ", s.cols);
   k.grid[0] = RowsExtent(s.count, s.max_rows, rows_per_block);
   k.block = {static_cast<uint32_t>(threads),
              static_cast<uint32_t>(rows_per_block), 1};
+  k.programmatic = target.hopper();
+  return k;
+}
+
+KernelSpec SpecializeSumSquares(const SumSquaresShape& s,
+                                const GpuTarget& target) {
+  DS_CHECK(s.begin >= 0 && s.begin < s.end && s.end <= s.x_stride);
+  const int64_t cols = s.end - s.begin;
+  // Vectors start at multiples of their size.
+  const int64_t vec = std::gcd(VectorOf(cols, {s.x}), s.begin);
+  const int64_t threads =
+      std::min<int64_t>(256, RoundUp(CeilDiv(cols, vec), 32));
+  KernelSpec k;
+  k.source = "norm_over.cuh";
+  k.entry =
+      EntryText("SumSquares", {CudaTypeName(s.x), s.begin, s.end, s.x_stride,
+                               CountNumber(s.count), s.max_rows, vec,
+                               WidthOf(s.x, vec, s.x_stride), threads});
+  k.label = absl::StrCat("sum_squares ", cols);
+  k.grid[0] = RowsExtent(s.count, s.max_rows, 1);
+  k.block[0] = static_cast<uint32_t>(threads);
+  k.programmatic = target.hopper();
+  return k;
+}
+
+KernelSpec SpecializeRmsNormOver(const RmsNormOverShape& s,
+                                 const GpuTarget& target) {
+  DS_CHECK(s.cols > 0 && s.columns_of_all > 0 && s.max_rows > 0);
+  const int64_t vec = VectorOf(s.cols, {s.x, s.y});
+  const int64_t vectors = CeilDiv(s.cols, vec);
+  const int64_t threads = std::min<int64_t>(256, RoundUp(vectors, 32));
+  KernelSpec k;
+  k.source = "norm_over.cuh";
+  k.entry = EntryText(
+      "RmsNormOver",
+      {CudaTypeName(s.x), CudaTypeName(s.y), s.cols, s.x_stride, s.y_stride,
+       FloatBitsText(1.0 / static_cast<double>(s.columns_of_all)),
+       FloatBitsText(s.eps), CountNumber(s.count), s.max_rows, vec,
+       WidthOf(s.x, vec, s.x_stride), WidthOf(s.y, vec, s.y_stride),
+       WidthOf(DType::kF32, vec, vec), threads});
+  k.label = absl::StrCat("rms_norm_over ", s.cols);
+  k.grid[0] = RowsExtent(s.count, s.max_rows, 1);
+  k.grid[1].times = CeilDiv(vectors, threads);
+  k.block[0] = static_cast<uint32_t>(threads);
+  k.programmatic = target.hopper();
+  return k;
+}
+
+KernelSpec SpecializeScale(const ScaleShape& s, const GpuTarget& target) {
+  DS_CHECK(s.cols > 0 && s.max_rows > 0);
+  const int64_t vec = VectorOf(s.cols, {s.x, s.y});
+  const int64_t vectors = CeilDiv(s.cols, vec);
+  const int64_t threads = std::min<int64_t>(256, RoundUp(vectors, 32));
+  KernelSpec k;
+  k.source = "scale.cuh";
+  k.entry = EntryText(
+      "Scale",
+      {CudaTypeName(s.x), CudaTypeName(s.y), s.cols, s.x_stride, s.y_stride,
+       s.second_stride, BoolText(s.softcap), FloatBitsText(s.factor),
+       BoolText(s.second), CountNumber(s.count), s.max_rows, vec,
+       WidthOf(s.x, vec, s.x_stride), WidthOf(s.y, vec, s.y_stride),
+       WidthOf(s.y, vec, s.second_stride), threads});
+  k.label = absl::StrCat(s.softcap ? "softcap " : "scale ", s.cols,
+                         s.second ? " add" : "");
+  k.grid[0] = RowsExtent(s.count, s.max_rows, 1);
+  k.grid[1].times = CeilDiv(vectors, threads);
+  k.block[0] = static_cast<uint32_t>(threads);
   k.programmatic = target.hopper();
   return k;
 }
@@ -135,16 +157,30 @@ KernelSpec SpecializeElementwise(const ElementwiseShape& s,
   }
   KernelSpec k;
   k.source = "elementwise.cuh";
-  k.entry = Entry(
-      "Elementwise",
-      {CudaTypeName(s.x), CudaTypeName(s.y), s.cols, s.x_stride, s.y_stride,
-       s.second_stride, ActNumber(s.act), Bool(s.gated), Bool(s.bias),
-       Bool(s.gather), static_cast<int>(s.second), CountNumber(s.count),
-       s.max_rows, vec, WidthOf(s.x, vec, s.x_stride),
-       WidthOf(s.y, y_vec, s.y_stride), WidthOf(s.y, y_vec, s.second_stride),
-       WidthOf(DType::kF32, vec, vec), threads, steps});
+  k.entry = EntryText("Elementwise", {CudaTypeName(s.x),
+                                      CudaTypeName(s.y),
+                                      s.cols,
+                                      s.x_stride,
+                                      s.y_stride,
+                                      s.second_stride,
+                                      ActNumber(s.act),
+                                      BoolText(s.gated),
+                                      BoolText(s.bias),
+                                      BoolText(s.gather),
+                                      static_cast<int>(s.second),
+                                      CountNumber(s.count),
+                                      s.max_rows,
+                                      vec,
+                                      WidthOf(s.x, vec, s.x_stride),
+                                      WidthOf(s.y, y_vec, s.y_stride),
+                                      WidthOf(s.y, y_vec, s.second_stride),
+                                      WidthOf(DType::kF32, vec, vec),
+                                      threads,
+                                      steps});
   k.label = absl::StrCat("elementwise ", s.cols, s.bias ? " bias" : "",
-                         s.gated ? " gated" : s.act ? " act" : "",
+                         s.gated ? " gated"
+                         : s.act ? " act"
+                                 : "",
                          s.second == Second::kAdd   ? " add"
                          : s.second == Second::kMul ? " mul"
                                                     : "",
@@ -163,11 +199,14 @@ KernelSpec SpecializeRope(const RopeShape& s, const GpuTarget& target) {
   const int64_t threads = std::min<int64_t>(256, RoundUp(items, 32));
   KernelSpec k;
   k.source = "rope.cuh";
-  k.entry = Entry(
-      "Rope", {CudaTypeName(s.x), CudaTypeName(s.y), s.heads, s.head_dim,
-               s.rotary_dim, s.x_stride, s.y_stride,
-               Bool(s.style == RopeStyle::kInterleaved), Bits(s.scale),
-               s.max_rows, threads});
+  const std::string all = absl::StrCat(
+      CudaTypeName(s.x), ", ", CudaTypeName(s.y), ", ", s.heads, ", ",
+      s.head_dim, ", ", s.rotary_dim, ", ", s.x_stride, ", ", s.y_stride, ", ",
+      BoolText(s.style == RopeStyle::kInterleaved), ", ",
+      FloatBitsText(s.scale), ", ", s.max_rows, ", ", threads);
+  k.entry = s.long_from.has_value()
+                ? EntryText("RopeOfLength", {all, *s.long_from})
+                : EntryText("Rope", {all});
   k.label = absl::StrCat("rope ", s.heads, "x", s.head_dim);
   k.grid[0] = RowsExtent(CountDim::kTokens, s.max_rows, 1);
   k.grid[1].times = CeilDiv(items, threads);
@@ -185,7 +224,7 @@ KernelSpec SpecializeUngather(const UngatherShape& s, const GpuTarget& target) {
   const int64_t threads = std::min<int64_t>(256, RoundUp(vectors, 32));
   KernelSpec k;
   k.source = "ungather.cuh";
-  k.entry = Entry(
+  k.entry = EntryText(
       "Ungather",
       {CudaTypeName(s.type), s.world, s.part, s.total, CountNumber(s.count),
        s.max_rows, vec,
@@ -227,9 +266,9 @@ KernelSpec SpecializeSample(const SampleShape& s, const GpuTarget& target) {
   DS_CHECK(s.vocab > 0 && s.max_rows > 0 && s.logits_stride >= s.vocab);
   KernelSpec k;
   k.source = "sample.cuh";
-  k.entry = Entry("Sample", {s.vocab, s.logits_stride, s.max_rows,
-                             SampleParts(s), SampleChunk(s),
-                             Bool(s.logits_stride % 4 == 0)});
+  k.entry =
+      EntryText("Sample", {s.vocab, s.logits_stride, s.max_rows, SampleParts(s),
+                           SampleChunk(s), BoolText(s.logits_stride % 4 == 0)});
   k.label = absl::StrCat("sample ", s.vocab);
   k.grid[0].times = SampleParts(s);
   k.grid[1] = RowsExtent(CountDim::kRows, s.max_rows, 1);

@@ -57,14 +57,54 @@ struct ElementwiseShape {
 KernelSpec SpecializeElementwise(const ElementwiseShape& shape,
                                  const GpuTarget& target);
 
+// y[r, 0] = sum of x[r, c]^2 over begin <= c < end, in float.
+// Operands: x. Outputs: y (float[rows, 1]).
+struct SumSquaresShape {
+  DType x;
+  int64_t begin = 0, end = 0, x_stride = 0;
+  CountDim count = CountDim::kTokens;
+  int64_t max_rows = 1;
+};
+KernelSpec SpecializeSumSquares(const SumSquaresShape& shape,
+                                const GpuTarget& target);
+
+// RmsNorm of some columns of rows whose sums of squares are known: y[r, c] =
+// x[r, c] / sqrt(sums[r] / columns_of_all + eps) * scale[c].
+// Operands: x, sums (float[rows, 1]), scale (float[cols]). Outputs: y.
+struct RmsNormOverShape {
+  DType x, y;
+  int64_t cols = 0, x_stride = 0, y_stride = 0;
+  int64_t columns_of_all = 0;
+  double eps = 0;
+  CountDim count = CountDim::kTokens;
+  int64_t max_rows = 1;
+};
+KernelSpec SpecializeRmsNormOver(const RmsNormOverShape& shape,
+                                 const GpuTarget& target);
+
+// y = factor * x [+ second], or with softcap factor * tanh(x / factor)
+// [+ second]. Operands: x, second (or null). Outputs: y; may be x or second.
+struct ScaleShape {
+  DType x, y;  // second has y's type
+  int64_t cols = 0, x_stride = 0, y_stride = 0, second_stride = 0;
+  bool softcap = false;
+  double factor = 1;
+  bool second = false;
+  CountDim count = CountDim::kTokens;
+  int64_t max_rows = 1;
+};
+KernelSpec SpecializeScale(const ScaleShape& shape, const GpuTarget& target);
+
 // Rotates heads in place of an own row: y = rope(x) as in ops.def.
-// Operands: x, positions, freqs (float[rotary_dim / 2]). Outputs: y.
+// Operands: x, positions, freqs (float[rotary_dim / 2]), and with long_from
+// long_freqs, slots, horizons. Outputs: y.
 struct RopeShape {
   DType x, y;
   int64_t heads = 0, head_dim = 0, rotary_dim = 0;
   int64_t x_stride = 0, y_stride = 0;
   RopeStyle style = RopeStyle::kHalf;
   double scale = 1;
+  std::optional<int64_t> long_from;
   int64_t max_rows = 1;
 };
 KernelSpec SpecializeRope(const RopeShape& shape, const GpuTarget& target);

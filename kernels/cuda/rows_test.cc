@@ -76,6 +76,52 @@ TEST(SpecializeNorm, HoldsARowInRegistersOnlyIfItFits) {
   EXPECT_EQ(Args(SpecializeNorm(s, kHopper)).back(), "true");
 }
 
+TEST(SpecializeSumSquares, StartsVectorsWhereTheColumnsDo) {
+  SumSquaresShape s = {DType::kBF16, 0, 2048, 2048};
+  KernelSpec k = SpecializeSumSquares(s, kHopper);
+  EXPECT_EQ(k.entry, "SumSquares<bf16, 0, 2048, 2048, 1, 1, 8, 16, 256>");
+  s.begin = 20;  // rows of 2048 from column 20 on: pieces of 8 bytes
+  s.end = 2020;
+  k = SpecializeSumSquares(s, kHopper);
+  EXPECT_EQ(k.entry, "SumSquares<bf16, 20, 2020, 2048, 1, 1, 4, 8, 256>");
+  EXPECT_EQ(k.grid[0].dim, CountDim::kTokens);
+}
+
+TEST(SpecializeRmsNormOver, DividesByTheColumnsOfAllRanks) {
+  RmsNormOverShape s = {DType::kBF16, DType::kBF16, 1024, 1024, 1024};
+  s.columns_of_all = 2048;
+  s.eps = 1e-5;
+  EXPECT_EQ(SpecializeRmsNormOver(s, kHopper).entry,
+            "RmsNormOver<bf16, bf16, 1024, 1024, 1024, 0x3a000000u, "
+            "0x3727c5acu, 1, 1, 8, 16, 16, 16, 128>");
+}
+
+TEST(SpecializeScale, AddsAndCaps) {
+  ScaleShape s = {DType::kBF16, DType::kBF16, 2048, 2048, 2048, 2048};
+  s.factor = 0.25;
+  s.second = true;
+  KernelSpec k = SpecializeScale(s, kHopper);
+  EXPECT_EQ(k.entry,
+            "Scale<bf16, bf16, 2048, 2048, 2048, 2048, false, 0x3e800000u, "
+            "true, 1, 1, 8, 16, 16, 16, 256>");
+  EXPECT_EQ(k.label, "scale 2048 add");
+  s.softcap = true;
+  s.second = false;
+  k = SpecializeScale(s, kHopper);
+  EXPECT_NE(k.entry.find("true, 0x3e800000u, false"), std::string::npos);
+  EXPECT_EQ(k.label, "softcap 2048");
+}
+
+TEST(SpecializeRope, OfLengthTakesTheBorder) {
+  RopeShape s = {DType::kBF16, DType::kBF16, 6, 96, 96, 576, 576};
+  EXPECT_EQ(SpecializeRope(s, kHopper).entry,
+            "Rope<bf16, bf16, 6, 96, 96, 576, 576, false, 0x3f800000u, 1, 256>");
+  s.long_from = 0;
+  EXPECT_EQ(SpecializeRope(s, kHopper).entry,
+            "RopeOfLength<bf16, bf16, 6, 96, 96, 576, 576, false, 0x3f800000u, "
+            "1, 256, 0>");
+}
+
 TEST(SpecializeNorm, SaysItsEpsilonInBits) {
   NormShape s = {DType::kF32, DType::kF32, 48, 48, 48};
   s.eps = 1e-5;

@@ -88,6 +88,14 @@ AttentionBatch::AttentionBatch(AttentionShape shape,
     frequencies.push_back(std::pow(10000.0, -2.0 * i / shape_.rotary_dim));
   }
   freqs_ = Encode(DType::kF32, frequencies);
+  if (shape_.alibi.has_value()) {
+    // No powers of 2: Falcon's rounding shows.
+    std::vector<double> slopes;
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      slopes.push_back(std::pow(2.0, -7.3 * (h + 1) / shape_.heads));
+    }
+    slopes_ = Encode(DType::kF32, slopes);
+  }
 
   const CacheIndex index{shape_};
   std::vector<double> cache(num_blocks_ * index.block_elements(), kForeign);
@@ -173,6 +181,23 @@ std::vector<GpuParam> AttentionBatch::AddOperands(GpuCase* c) {
   return params;
 }
 
+double AttentionBatch::Score(double dot, int64_t h, int64_t p,
+                             int64_t own) const {
+  double score = dot * shape_.scale;
+  if (shape_.softcap > 0) {
+    score = shape_.softcap * std::tanh(score / shape_.softcap);
+  }
+  if (shape_.alibi.has_value()) {
+    const RefTensor slopes = {{shape_.heads}, slopes_.values};
+    RefAttentionParams params = {};
+    params.scale = shape_.scale;
+    params.alibi = *shape_.alibi;
+    params.slopes = &slopes;
+    score += RefAlibi(params, h, p, own);
+  }
+  return score;
+}
+
 GpuCheck AttentionBatch::OutputCheck(int out) const {
   GpuCheck check = {out, shape_.type};
   check.want.assign(shape_.tokens * shape_.out_stride, kUntouched);
@@ -186,8 +211,8 @@ GpuCheck AttentionBatch::OutputCheck(int out) const {
         shape_.window > 0 ? std::max<int64_t>(0, end - shape_.window) : 0;
     // Of 16-bit queries, weights and a float angle; scores have the spread of q
     // when scale is 1 / sqrt(head_dim).
-    double off = 0x1p-18;
-    if (q_spread_ > 0) {
+    double off = 0x1p-18 + 0x1p-20 * shape_.softcap;
+    if (q_spread_ > 0 || shape_.alibi.has_value()) {
       off += unit * (5 * q_spread_ + 2) +
              10 * q_spread_ * AngleError(positions_[t]) +
              0x1p-21 * q_spread_ * std::sqrt(static_cast<double>(dim));
@@ -201,7 +226,7 @@ GpuCheck AttentionBatch::OutputCheck(int out) const {
         double dot = 0;
         const double* k = cached.k.data() + p * kv_cols + kv;
         for (int64_t d = 0; d < dim; ++d) dot += q[d] * k[d];
-        scores[p - begin] = dot * shape_.scale;
+        scores[p - begin] = Score(dot, h, p, positions_[t]);
         top = std::max(top, scores[p - begin]);
       }
       for (int64_t p = begin; p < end; ++p) {

@@ -32,6 +32,8 @@ class AttentionBatch {
   int64_t tokens() const { return static_cast<int64_t>(positions_.size()); }
   // Operands q, k, v, positions, slots, blocks, freqs, state.
   std::vector<GpuParam> AddOperands(GpuCase* c);
+  // The last operand, of shapes with ALiBi.
+  GpuParam AddSlopes(GpuCase* c) const { return GpuParam::At(c->Add(slopes_)); }
   // Of the buffer `out`, [max tokens, out_stride].
   GpuCheck OutputCheck(int out) const;
   // Of a buffer of rotated queries [max tokens, heads * head_dim].
@@ -49,6 +51,8 @@ class AttentionBatch {
   };
   int64_t Blocks(const GpuSequence& s) const;
   double AngleError(int64_t position) const;
+  // What becomes a weight, of a product of query head h and key p.
+  double Score(double dot, int64_t h, int64_t p, int64_t own) const;
 
   AttentionShape shape_;
   std::vector<GpuSequence> sequences_;
@@ -57,6 +61,7 @@ class AttentionBatch {
   std::vector<int32_t> positions_, slots_, sequence_of_, table_;
   int64_t blocks_per_seq_ = 0, num_blocks_ = 0;
   HostTensor q_, k_, v_, freqs_;  // q, k, v [tokens][heads * head_dim]
+  HostTensor slopes_;             // [heads], with ALiBi
   std::vector<double> rotated_;   // q
   std::vector<Cached> cached_;    // after the step
   HostTensor before_;             // the cache

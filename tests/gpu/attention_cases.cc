@@ -43,6 +43,10 @@ std::string NameOf(const AttentionShape& s, bool fused, double spread) {
       s.group, "+", s.head_offset, " dim ", s.head_dim, " rotary ",
       s.rotary_dim, s.style == RopeStyle::kHalf ? " half" : " interleaved",
       " window ", s.window, " blocks of ", s.block_tokens, " tokens ", s.tokens,
+      s.softcap > 0 ? absl::StrCat(" softcap ", s.softcap) : "",
+      !s.alibi.has_value()             ? ""
+      : *s.alibi == Alibi::kPlain ? " alibi"
+                                       : " alibi of bf16",
       fused ? " fused" : " apart", spread == 0 ? " flat" : "");
 }
 
@@ -54,6 +58,7 @@ GpuCase MakeDecode(const DecodeAttention& decode, const AttentionShape& shape,
   std::vector<GpuParam> operands = batch.AddOperands(&c);
   operands.push_back(GpuParam::At(c.AddZeros(decode.scratch_bytes, true)));
   operands.push_back(GpuParam::At(c.AddZeros(4 * decode.sync_words)));
+  if (shape.alibi.has_value()) operands.push_back(batch.AddSlopes(&c));
   const int out = c.AddOutput(shape.type, shape.tokens * shape.out_stride);
   c.AddStep(decode.kernel, batch.info(), operands, {GpuParam::At(out)});
   c.checks.push_back(batch.OutputCheck(out));
@@ -75,15 +80,64 @@ GpuCase MakeTile(const KernelSpec& append, const TileAttention& tile,
   StepInfo info = batch.info();
   info.tiles = static_cast<int32_t>(tiles.size() / 4);
   c.AddStep(append, info, operands, {GpuParam::At(rotated)});
-  c.AddStep(tile.kernel, info,
-            {GpuParam::At(rotated), GpuParam::At(c.AddInts(tiles)), operands[5],
-             operands[7], GpuParam::At(c.AddZeros(tile.scratch_bytes, true)),
-             GpuParam::At(c.AddZeros(4 * tile.sync_words))},
-            {GpuParam::At(out)});
+  std::vector<GpuParam> tile_operands = {
+      GpuParam::At(rotated),
+      GpuParam::At(c.AddInts(tiles)),
+      operands[5],
+      operands[7],
+      GpuParam::At(c.AddZeros(tile.scratch_bytes, true)),
+      GpuParam::At(c.AddZeros(4 * tile.sync_words))};
+  if (shape.alibi.has_value()) tile_operands.push_back(batch.AddSlopes(&c));
+  c.AddStep(tile.kernel, info, tile_operands, {GpuParam::At(out)});
   c.checks.push_back(batch.RotatedCheck(rotated));
   c.checks.push_back(batch.OutputCheck(out));
   c.checks.push_back(batch.StateCheck());
   return c;
+}
+
+// Softcaps and ALiBi, alone and together. 0: plain.
+constexpr int kBends = 6;
+AttentionShape Bent(AttentionShape s, int bend) {
+  if (bend == 1 || bend == 4) s.softcap = 2;
+  if (bend == 2) s.softcap = 50;
+  if (bend == 3 || bend == 4) s.alibi = Alibi::kPlain;
+  if (bend == 5) s.alibi = Alibi::kScaledBf16;
+  return s;
+}
+
+void AddDecode(const GpuTarget& target, const AttentionShape& s,
+               const std::vector<GpuSequence>& sequences, bool fused,
+               std::vector<GpuCaseEntry>* entries) {
+  const DecodeAttention decode = SpecializeDecodeAttention(s, target);
+  for (const double spread : {0.0, 3.0}) {
+    entries->push_back(
+        {absl::StrCat("decode ", NameOf(s, fused, spread), " batch of ",
+                      sequences.size(), " to ", sequences.back().start + 1, " ",
+                      decode.kernel.entry),
+         {decode.kernel},
+         [=] { return MakeDecode(decode, s, sequences, spread, fused); }});
+  }
+}
+
+void AddTile(const GpuTarget& target, const AttentionShape& s,
+             const std::vector<GpuSequence>& sequences, bool fused,
+             std::vector<GpuCaseEntry>* entries) {
+  const KernelSpec append = SpecializeAppend(s, target);
+  AttentionShape rotated = s;
+  rotated.q_stride = s.heads * s.head_dim;
+  const TileAttention tile = SpecializeTileAttention(rotated, target);
+  const int64_t tile_tokens = AttentionTileTokens(rotated, target);
+  for (const double spread : {0.0, 3.0}) {
+    entries->push_back(
+        {absl::StrCat("tile ", NameOf(s, fused, spread), " batch of ",
+                      sequences.size(), " to ", sequences.back().start, " ",
+                      tile.kernel.entry),
+         {append, tile.kernel},
+         [=] {
+           return MakeTile(append, tile, tile_tokens, s, sequences, spread,
+                           fused);
+         }});
+  }
 }
 
 }  // namespace
@@ -117,16 +171,10 @@ void AddDecodeCases(const GpuTarget& target,
         const int64_t count = static_cast<int64_t>(sequences.size());
         s.tokens = count == 1 && n % 8 < 4 ? 1 : count + 1;
         ++n;
-        const DecodeAttention decode = SpecializeDecodeAttention(s, target);
-        for (const double spread : {0.0, 3.0}) {
-          entries->push_back(
-              {absl::StrCat("decode ", NameOf(s, fused, spread), " batch of ",
-                            count, " to ", sequences.back().start + 1, " ",
-                            decode.kernel.entry),
-               {decode.kernel},
-               [=] {
-                 return MakeDecode(decode, s, sequences, spread, fused);
-               }});
+        AddDecode(target, s, sequences, fused, entries);
+        const int bend = n % kBends;
+        if (bend > 0) {
+          AddDecode(target, Bent(s, bend), sequences, fused, entries);
         }
       }
     }
@@ -148,21 +196,10 @@ void AddTileCases(const GpuTarget& target, std::vector<GpuCaseEntry>* entries) {
       AttentionBatch::SetStrides(&s, fused, n % 6 == 5 ? 8 : 0);
       ++n;
       s.tokens = 320;
-      const KernelSpec append = SpecializeAppend(s, target);
-      AttentionShape rotated = s;
-      rotated.q_stride = s.heads * s.head_dim;
-      const TileAttention tile = SpecializeTileAttention(rotated, target);
-      const int64_t tile_tokens = AttentionTileTokens(rotated, target);
-      for (const double spread : {0.0, 3.0}) {
-        entries->push_back(
-            {absl::StrCat("tile ", NameOf(s, fused, spread), " batch of ",
-                          sequences.size(), " to ", sequences.back().start, " ",
-                          tile.kernel.entry),
-             {append, tile.kernel},
-             [=] {
-               return MakeTile(append, tile, tile_tokens, s, sequences, spread,
-                               fused);
-             }});
+      AddTile(target, s, sequences, fused, entries);
+      // Twice, so that each shape meets two of them.
+      for (const int bend : {1 + n % 5, 1 + (n + 2) % 5}) {
+        AddTile(target, Bent(s, bend), sequences, fused, entries);
       }
     }
   }

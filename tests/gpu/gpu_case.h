@@ -123,7 +123,9 @@ using AddCases = void (*)(const GpuTarget& target,
 void AddLinearCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddDecodeCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddTileCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
+void AddLatentCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddRowsCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
+void AddHeadCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddSampleCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddServiceCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 

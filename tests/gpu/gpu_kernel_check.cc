@@ -5,8 +5,9 @@
 //                    [--target=sm_90a] [--threads=N] [--cache=DIR]
 //                    [--carveout=PERCENT] [--list]
 //
-// Families: linear, decode, tile, rows, sample, service. Prints a line for each
-// case that fails and a last one with the counts; exits 1 when one failed.
+// Families: linear, decode, tile, latent, rows, heads, sample, service. Prints a
+// line for each case that fails and a last one with the counts; exits 1 when one
+// failed.
 // --sweep times ways to cut the linear layers whose name has the text in it
 // (timing_sweep.h), --sweep-attention those to cut decode attention
 // (attention_sweep.h). --carveout=-1 leaves the share of shared memory to the
@@ -115,7 +116,8 @@ int Run(const Options& options) {
   } else {
     const std::pair<const char*, AddCases> families[] = {
         {"linear", AddLinearCases}, {"decode", AddDecodeCases},
-        {"tile", AddTileCases},     {"rows", AddRowsCases},
+        {"tile", AddTileCases},     {"latent", AddLatentCases},
+        {"rows", AddRowsCases},     {"heads", AddHeadCases},
         {"sample", AddSampleCases}, {"service", AddServiceCases}};
     for (const auto& [family, add] : families) {
       if (options.Wants(family)) add(gpu, &entries);
@@ -203,7 +205,8 @@ int main(int argc, char** argv) {
                  "         [--sweep[=TEXT]] [--sweep-attention[=TEXT]]\n"
                  "         [--compile-only] [--target=sm_90a] [--threads=N]\n"
                  "         [--cache=DIR] [--carveout=PERCENT] [--list]\n"
-                 "families: linear, decode, tile, rows, sample, service;\n"
+                 "families: linear, decode, tile, latent, rows, heads, sample,\n"
+                 "service;\n"
                  "with --time: linear, attention, rows\n");
     return 2;
   }

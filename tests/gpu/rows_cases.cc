@@ -6,40 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/ref_util.h"
 #include "tests/gpu/gpu_case.h"
+#include "tests/gpu/row_case.h"
 
 namespace deepslice {
 namespace {
-
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-
-// A count of `count` rows in the field that `dim` names, other fields wrong.
-StepInfo InfoOf(CountDim dim, int64_t count) {
-  StepInfo info = {};
-  info.tokens = info.rows = info.tiles = 1 << 20;
-  const int32_t n = static_cast<int32_t>(count);
-  if (dim == CountDim::kTokens) info.tokens = n;
-  if (dim == CountDim::kRows) info.rows = n;
-  if (dim == CountDim::kTiles) info.tiles = n;
-  return info;
-}
-int64_t RowsOf(CountDim dim, int64_t max_rows) {
-  return dim == CountDim::kNone || max_rows == 1 ? max_rows : max_rows - 1;
-}
-
-// Rounding of the output and a few roundings of float on the way.
-double Allowed(DType t, double want, double magnitude) {
-  return RoundingOf(t, want) + 0x1p-20 * magnitude;
-}
-
-// What the launch must leave: y[r, c] for `rows` rows, nothing else.
-GpuCheck OutputCheck(int buffer, DType type, int64_t max_rows, int64_t stride) {
-  GpuCheck check;
-  check.buffer = buffer;
-  check.type = type;
-  check.want.assign(max_rows * stride, kUntouched);
-  check.allowed.assign(max_rows * stride, 0);
-  return check;
-}
 
 GpuCase MakeEmbed(const KernelSpec& spec, const EmbedShape& s) {
   Random random(s.cols + s.begin);
@@ -241,7 +211,7 @@ void AddElementwise(const GpuTarget& target,
                     std::vector<GpuCaseEntry>* entries) {
   using Second = ElementwiseShape::Second;
   int n = 0;
-  for (DType t : kTypes) {
+  for (DType t : kRowTypes) {
     for (const int64_t cols : {6, 48, 1022, 3072, 28672}) {
       for (const Second second : {Second::kNone, Second::kAdd, Second::kMul}) {
         for (const bool gated : {false, true}) {
@@ -285,7 +255,7 @@ void AddElementwise(const GpuTarget& target,
 
 void AddRowsCases(const GpuTarget& target, std::vector<GpuCaseEntry>* entries) {
   int n = 0;
-  for (DType t : kTypes) {
+  for (DType t : kRowTypes) {
     for (const int64_t cols : {7, 10, 48, 576, 4096}) {
       EmbedShape s = {t, n % 4 == 1 ? DType::kF32 : t, 131, cols};
       s.begin = n % 3 == 1 ? 66 : 0;
