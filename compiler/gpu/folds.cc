@@ -24,6 +24,7 @@ Folds::Folds(const Graph& graph, bool into_linears) {
   }
   for (const Value* v : graph.returns()) returned_.insert(v);
   FoldEpilogues(graph);
+  FoldScalesAndKeys(graph);
   if (into_linears) {
     FoldInputs(graph);
   } else {
@@ -53,6 +54,22 @@ void Folds::FoldEpilogues(const Graph& graph) {
     folded_.insert(user);
     folds_[n.get()].epilogue = user;
     folds_[n.get()].y = user->result;
+  }
+}
+
+void Folds::FoldScalesAndKeys(const Graph& graph) {
+  for (const auto& n : graph.nodes()) {
+    const Node* user = OnlyUser(n.get());
+    if (user == nullptr || taken_.contains(user)) continue;
+    const bool scale = n->op == OpKind::kScale && user->op == OpKind::kAdd &&
+                       !user->operands[operand::Add::bias].present();
+    const bool key = n->op == OpKind::kConcatHeads &&
+                     n->i(attr::ConcatHeads::heads) == 1 &&
+                     user->op == OpKind::kLatentAttention &&
+                     user->in(operand::LatentAttention::k) == n->result;
+    if (!scale && !key) continue;
+    folded_.insert(n.get());
+    taken_[user] = n.get();
   }
 }
 

@@ -31,6 +31,10 @@ class Folds {
   bool IsFolded(const Node* n) const { return folded_.contains(n); }
   // Of a linear or a norm that is not folded.
   const Fold& Of(const Node* n) const { return folds_.at(n); }
+  // The Scale whose work an Add does on the way; the ConcatHeads whose work a
+  // LatentAttention's append does. nullptr: none.
+  const Node* ScaleOf(const Node* add) const { return TakenBy(add); }
+  const Node* KeyOf(const Node* latent) const { return TakenBy(latent); }
 
  private:
   using Users = absl::flat_hash_map<const Value*, std::vector<const Node*>>;
@@ -38,6 +42,11 @@ class Folds {
   void FoldEpilogues(const Graph& graph);
   void FoldInputs(const Graph& graph);
   void FoldGathers(const Graph& graph);
+  void FoldScalesAndKeys(const Graph& graph);
+  const Node* TakenBy(const Node* n) const {
+    const auto found = taken_.find(n);
+    return found == taken_.end() ? nullptr : found->second;
+  }
   bool TakesIn(const Node* n, const Node* user) const;
   // The only user of the node's result, or nullptr.
   const Node* OnlyUser(const Node* n) const;
@@ -46,6 +55,7 @@ class Folds {
   absl::flat_hash_set<const Value*> returned_;
   absl::flat_hash_set<const Node*> folded_;
   absl::flat_hash_map<const Node*, Fold> folds_;
+  absl::flat_hash_map<const Node*, const Node*> taken_;  // by the taker
 };
 
 }  // namespace deepslice

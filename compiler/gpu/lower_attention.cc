@@ -14,6 +14,7 @@ AttentionShape CommonShape(const Node& n) {
   s.head_dim = n.i(A::head_dim);
   s.scale = n.f(A::scale);
   s.window = n.i(A::window);
+  s.softcap = n.f(A::softcap);
   return s;
 }
 
@@ -26,10 +27,17 @@ bool IsAttention(const Node& n) {
 AttentionShape ShapeOfAttention(const Node& n, const ProgramRequest& request) {
   AttentionShape s;
   if (n.op == OpKind::kAttention) {
-    s = CommonShape<attr::Attention>(n);
+    using A = attr::Attention;
+    s = CommonShape<A>(n);
+    if (n.operands[operand::Attention::slopes].present()) {
+      s.alibi = static_cast<Alibi>(n.i(A::alibi));
+    }
   } else {
     using A = attr::QkvAttention;
     s = CommonShape<A>(n);
+    if (n.operands[operand::QkvAttention::slopes].present()) {
+      s.alibi = static_cast<Alibi>(n.i(A::alibi));
+    }
     s.k_offset = s.heads * s.head_dim;
     s.v_offset = s.k_offset + s.kv_heads * s.head_dim;
     if (n.operands[operand::QkvAttention::freqs].present()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -281,6 +282,162 @@ TEST(LowerForGpu, ARankWithoutAShareOfTheMlpAddsZeros) {
   }
 }
 
+TEST(LowerForGpu, AddsTakeFactorsInAndLogitsStayFloat) {
+  DS_ASSERT_OK_AND_ASSIGN(const Graph g, ParseGraph(R"(
+    graph @m {
+      param %ids : i32[T]
+      param %rows : i32[R]
+      weight @table : f32[131, 20] role(embed)
+      weight @w : f32[20, 20] role(mlp_out)
+      weight @head : f32[131, 20] role(head)
+      %e = embed(%ids, @table) {begin=0}
+      %h = scale(%e) {factor=4.5}
+      %p = linear(%h, @w)
+      %f = scale(%p) {factor=0.25}
+      %y = add(%h, %f)
+      %g = gather_rows(%y, %rows)
+      %u = linear(%g, @head)
+      %v = scale(%u) {factor=0.5}
+      %logits = softcap(%v) {cap=30}
+      return %logits
+    })"));
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(g, Ceilings(), {}, Hopper()));
+  const LoweredProgram& p = Find(all, "decode_1");
+  EXPECT_EQ(Names(p), std::vector<std::string>({"e", "h", "p", "y", "u", "v",
+                                                "logits", "sampled"}));
+  const std::vector<std::string> runs = WhatRuns(all, p);
+  EXPECT_EQ(runs[3], "scale.cuh");
+  EXPECT_EQ(all.kernels[p.steps[3].kernel].label, "scale 20 add");
+  EXPECT_EQ(all.kernels[p.steps[6].kernel].label, "softcap 131");
+  for (const char* name : {"u", "v", "logits"}) {
+    EXPECT_EQ(Buffer(p, name).dtype, DType::kF32);
+  }
+  // What each replaces, nobody reads any more.
+  EXPECT_EQ(Buffer(p, "u").slot, Buffer(p, "logits").slot);
+}
+
+TEST(LowerForGpu, SumsOfSquaresAreFloatInEveryPlan) {
+  const std::vector<Graph> ranks = GoldenGraphs("olmo2", 2, "fp16");
+  for (int r = 0; r < 2; ++r) {
+    DS_ASSERT_OK_AND_ASSIGN(
+        const GpuPrograms all,
+        LowerForGpu(ranks[r], Ceilings(), {r, 2}, Hopper()));
+    for (const LoweredProgram& p : all.programs) {
+      const std::vector<std::string> lines = CollectiveLines(p);
+      int sums = 0;
+      for (const std::string& line : lines) {
+        if (!absl::StrContains(line, "squares")) continue;
+        EXPECT_EQ(line.find("all_reduce f32[T, 1] of 1 columns"), 0u) << line;
+        ++sums;
+      }
+      EXPECT_GT(sums, 0);
+      EXPECT_EQ(Count(WhatRuns(all, p), "norm_over.cuh"), 2 * sums);
+    }
+  }
+}
+
+TEST(LowerForGpu, SoftcapsAndSlopesReachEveryAttention) {
+  for (const auto& [model, label, operands] :
+       {std::tuple<const char*, const char*, int>{"gemma2", " softcap", 0},
+        {"bloom", " alibi", 1},
+        {"falcon-rw", " alibi", 1}}) {
+    const std::vector<Graph> ranks = GoldenGraphs(model, 1, "bf16");
+    DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                            LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
+    for (const LoweredProgram& p : all.programs) {
+      int attentions = 0;
+      for (const LoweredStep& s : p.steps) {
+        if (s.kind != Kind::kLaunch) continue;
+        const KernelSpec& k = all.kernels[s.kernel];
+        if (!absl::StartsWith(k.source, "attention_") ||
+            k.source == "attention_append.cuh") {
+          continue;
+        }
+        ++attentions;
+        EXPECT_TRUE(absl::StrContains(k.label, label)) << k.label;
+        EXPECT_EQ(s.operands.size(), (p.bucket > 0 ? 10u : 6u) + operands);
+        if (operands == 0) continue;
+        EXPECT_EQ(s.operands.back().kind, LoweredOperand::Kind::kWeight);
+        EXPECT_EQ(ranks[0].weights()[s.operands.back().index]->name,
+                  "alibi_slopes");
+      }
+      EXPECT_GT(attentions, 0) << model << " " << p.name;
+    }
+  }
+}
+
+TEST(LowerForGpu, TwoRotaryTablesReadTheHorizons) {
+  const std::vector<Graph> ranks = GoldenGraphs("phi3-longrope", 1, "bf16");
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
+  for (const LoweredProgram& p : all.programs) {
+    EXPECT_EQ(Buffer(p, "horizons").extents,
+              std::vector<LoweredExtent>({{0, 2}}));
+    EXPECT_EQ(p.dims[2].name, "S");
+    int turns = 0;
+    for (const LoweredStep& s : p.steps) {
+      if (s.kind == Kind::kLaunch &&
+          absl::StartsWith(all.kernels[s.kernel].entry, "RopeOfLength<")) {
+        EXPECT_EQ(s.operands.size(), 6u);
+        ++turns;
+      }
+    }
+    EXPECT_GT(turns, 0);
+  }
+}
+
+TEST(LowerForGpu, ALatentKeyIsPutTogetherWhereItIsAppended) {
+  DS_ASSERT_OK_AND_ASSIGN(const Graph g, ParseGraph(R"(
+    graph @m {
+      param %ids : i32[T]
+      param %positions : i32[T]
+      param %slots : i32[T]
+      param %blocks : i32[S, B]
+      param %rows : i32[R]
+      weight @table : f32[131, 24] role(embed)
+      weight @up : f32[12, 16] role(attn_up)
+      weight @down : f32[6, 16] role(attn_up)
+      weight @wide : f32[24, 6] role(attn_out)
+      weight @head : f32[131, 24] role(head)
+      weight @latent : f32[16, 24] role(attn_down)
+      weight @rope : f32[4, 24] role(attn_down)
+      weight @nope : f32[12, 24] role(attn_q)
+      weight @turn : f32[12, 24] role(attn_q)
+      state @kv : latent(kv_heads=1, head_dim=20, encoding=f32)
+      %h = embed(%ids, @table) {begin=0}
+      %c = linear(%h, @latent)
+      %r = linear(%h, @rope)
+      %n = linear(%h, @nope)
+      %t = linear(%h, @turn)
+      %ql = head_linear(%n, @up) {heads=3, transposed=1}
+      %q = concat_heads(%ql, %t) {heads=3}
+      %k = concat_heads(%c, %r) {heads=1}
+      %a = latent_attention(%q, %k, %positions, %slots, %blocks) {heads=3, head_dim=20, value_dim=16, scale=0.5} state(@kv)
+      %o = head_linear(%a, @down) {heads=3}
+      %y = linear(%o, @wide)
+      %g = gather_rows(%y, %rows)
+      %logits = linear(%g, @head)
+      return %logits
+    })"));
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(g, Ceilings(), {}, Hopper()));
+  for (const LoweredProgram& p : all.programs) {
+    const std::vector<std::string> names = Names(p), runs = WhatRuns(all, p);
+    const size_t key =
+        std::find(names.begin(), names.end(), "k") - names.begin();
+    ASSERT_LT(key + 1, names.size());
+    EXPECT_EQ(all.kernels[p.steps[key].kernel].label, "latent_append 20");
+    EXPECT_EQ(names[key + 1], "a");
+    EXPECT_EQ(runs[key + 1], "latent_attention.cuh");
+    EXPECT_EQ(Count(runs, "concat_heads.cuh"), 1);  // of the queries
+    EXPECT_EQ(Count(runs, "head_linear.cuh"), 2);
+    EXPECT_EQ(p.tile_tokens, 0);
+    ExpectDistinctWhileAlive(p);
+    ExpectSyncApart(p);
+  }
+}
+
 TEST(LowerForGpu, RefusesQuantisedWeights) {
   const std::vector<Graph> ranks = GoldenGraphs("qwen2", 1, "int8");
   DS_EXPECT_ERROR(LowerForGpu(ranks[0], Ceilings(), {}, Hopper()),
@@ -344,7 +501,15 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{"qwen2", 2, "fp16"},
                     ModelCase{"qwen2", 3, "fp32"},
                     ModelCase{"mistral-window", 1, "bf16"},
-                    ModelCase{"mistral-window", 2, "fp32"}),
+                    ModelCase{"mistral-window", 2, "fp32"},
+                    ModelCase{"bloom", 2, "bf16"},
+                    ModelCase{"cohere-qk-norm", 2, "fp16"},
+                    ModelCase{"falcon-rw", 3, "fp32"},
+                    ModelCase{"gemma2", 2, "bf16"},
+                    ModelCase{"granite", 1, "fp16"},
+                    ModelCase{"olmo2", 3, "bf16"},
+                    ModelCase{"opt-350m-style", 2, "fp32"},
+                    ModelCase{"phi3-longrope", 2, "bf16"}),
     [](const auto& info) {
       std::string name = absl::StrCat(info.param.model, "_tp", info.param.tp,
                                       "_", info.param.dtype);

@@ -60,8 +60,16 @@ void ValuePlaces::FindFloats() {
   while (v != nullptr && v->producer != nullptr) {
     floats_.insert(v);
     const Node* p = v->producer;
-    v = p->op == OpKind::kAllGather || p->op == OpKind::kAddBias ? p->in(0)
-                                                                 : nullptr;
+    const bool through = p->op == OpKind::kAllGather ||
+                         p->op == OpKind::kAddBias ||
+                         p->op == OpKind::kScale || p->op == OpKind::kSoftcap;
+    v = through ? p->in(0) : nullptr;
+  }
+  for (const auto& n : graph_.nodes()) {
+    if (n->op == OpKind::kSumSquares ||
+        (n->op == OpKind::kAllReduce && floats_.contains(n->in(0)))) {
+      floats_.insert(n->result);
+    }
   }
 }
 

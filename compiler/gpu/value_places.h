@@ -15,8 +15,8 @@ namespace deepslice {
 
 inline int64_t Columns(const Value* v) { return v->type.dims[1].size; }
 
-// A value has the activations' type, but the logits, and what becomes them
-// without an operation, are float. What an all-gather reads has its rows padded
+// A value has the activations' type, but sums of squares, the logits and what
+// becomes them row by row are float. What an all-gather reads has its rows padded
 // to the widest part, and as many as the step's most.
 class ValuePlaces {
  public:

@@ -59,6 +59,8 @@ absl::Status PlaceInputs(ProgramSizes* out) {
       in.slots = placer.Place(token_bytes);
     } else if (name == "rows") {
       in.rows = placer.Place(row_bytes);
+    } else if (name == "horizons") {
+      in.horizons = placer.Place(4 * most(out->slots_dim));
     } else if (name == "tiles" && out->tiles_dim >= 0) {
       in.tiles = placer.Place(16 * most(out->tiles_dim));
     } else if (name == "samplers") {
@@ -71,7 +73,7 @@ absl::Status PlaceInputs(ProgramSizes* out) {
           "input ", absl::CHexEscape(name), " of program ",
           absl::CHexEscape(Name(p.name())),
           ": the GPU back end knows ids, positions, slots, blocks, rows, "
-          "tiles, sampled and samplers"));
+          "horizons, tiles, sampled and samplers"));
     }
   }
   in.bytes = placer.end();
@@ -88,6 +90,7 @@ absl::StatusOr<ProgramSizes> ResolveProgram(const fb::Program& program,
     const absl::string_view name = Name(dim.name());
     if (name == "T") out.tokens_dim = static_cast<int>(d);
     if (name == "R") out.rows_dim = static_cast<int>(d);
+    if (name == "S") out.slots_dim = static_cast<int>(d);
     if (name == "Q") out.tiles_dim = static_cast<int>(d);
     int64_t value = dim.maximum();
     if (!bucket && d < run.dims.size()) {

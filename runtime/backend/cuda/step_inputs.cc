@@ -86,6 +86,7 @@ absl::StatusOr<StepInfo> WriteStepInputs(const ProgramSizes& program,
   Put(batch.positions, in.positions, block);
   Put(batch.slots, in.slots, block);
   Put(batch.rows, in.rows, block);
+  Put(batch.horizons, in.horizons, block);
   if (in.samplers >= 0 && !batch.samplers.empty()) {
     std::memcpy(block + in.samplers, batch.samplers.data(),
                 batch.samplers.size() * sizeof(SamplerRecord));
