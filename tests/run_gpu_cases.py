@@ -28,21 +28,30 @@ from harness import read_tensors, run, write_tensors  # noqa: E402
 BOUNDS = {'fp32': (2e-5, 1e-4), 'fp16': (6e-3, 2e-2), 'bf16': (4e-2, 1.2e-1)}
 # Below this gap between the best logit and the next a token is open.
 SURE_MARGIN = 2e-3
+# Structurally different decoders of other families: slopes of both kinds, norms
+# of heads, softcaps, factors, sums of squares over ranks, a narrow embedding,
+# two rotary tables, parallel branches.
+FAMILIES = ['bloom', 'cohere-qk-norm', 'falcon-new', 'falcon-rw', 'gemma2',
+            'gemma3-text', 'gpt-neo', 'granite', 'olmo2', 'opt-350m-style',
+            'phi-qk-layernorm', 'phi3-longrope', 'qwen3', 'stablelm-parallel']
 # Structurally different: grouped heads, tied or biased layers, padded batches,
 # scaled positions, windows, GPT-2's norms and positions.
 EIGHT = ['llama', 'llama-gqa-tied', 'llama-internlm-bias', 'llama-leftpad',
          'llama-yarn', 'mistral-window', 'qwen2', 'gpt2']
 THREE = ['llama-gqa-tied', 'qwen2', 'gpt2']
-RUNS = [('fp32', 1, None), ('bf16', 1, None), ('fp16', 1, EIGHT),
-        ('fp32', 2, EIGHT), ('bf16', 2, EIGHT), ('fp32', 4, THREE)]
+RUNS = [('fp32', 1, None), ('bf16', 1, None), ('fp16', 1, EIGHT + FAMILIES),
+        ('fp32', 2, EIGHT + FAMILIES), ('bf16', 2, EIGHT + FAMILIES),
+        ('fp32', 4, THREE + ['olmo2'])]
 
 
 def claimed():
-    """The cases that the CPU passes."""
+    """The cases that the CPU passes: conformance ones and golden ones."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, 'conformance_cases.txt'), encoding='utf-8') as f:
         rows = [l.split() for l in f if l.strip() and not l.startswith('#')]
-    return sorted({name for row in rows for name in row[0].split(',')})
+    golden = os.listdir(os.path.join(here, 'golden_cases', 'models'))
+    return sorted({name for row in rows for name in row[0].split(',')} |
+                  set(golden))
 
 
 class Case:

@@ -128,13 +128,14 @@ export top stage work kept bin
 case $part in
 correctness)
   tar -C "$work" -xzf "$stage/cases.tar.gz"
-  step kernels 150 gpu_kernel_check --cache="$work/cache/kernels"
+  step kernels 240 gpu_kernel_check --cache="$work/cache/kernels"
   step ranks2 60 gpu_comm_check --world=2 --share-gpu \
     --cache="$work/cache/kernels"
   step ranks4 90 gpu_comm_check --world=4 --share-gpu \
     --cache="$work/cache/kernels"
-  step cases 300 python3 "$top/tests/run_gpu_cases.py" --bin "$bin" \
-    --cases "$work/cases" -j 8 ${RUNS:+--runs "$RUNS"} ${CASES:+--only "$CASES"}
+  step cases 480 python3 "$top/tests/run_gpu_cases.py" --bin "$bin" \
+    --cases "$top/tests/golden_cases/models" --cases "$work/cases" -j 8 \
+    ${RUNS:+--runs "$RUNS"} ${CASES:+--only "$CASES"}
   step nccl-alone 60 env DEEPSLICE_ONE_SHOT_BYTES=0 python3 \
     "$top/tests/run_gpu_cases.py" --bin "$bin" --cases "$work/cases" \
     --runs fp32:2 --only llama-gqa-tied
