@@ -195,8 +195,10 @@ absl::StatusOr<RefTensor> StreamedGraph::Run(
     DS_RETURN_IF_ERROR(between(i));
     const Node& node = *graph_.nodes()[i];
     RefTensor result;
-    DS_RETURN_IF_ERROR(
-        Annotate(RunNode(node, values, &result), "%", node.result->name));
+    const absl::Status ran = RunNode(node, values, &result);
+    // What is wrong in a file names its place there.
+    if (absl::IsDataLoss(ran)) return ran;
+    DS_RETURN_IF_ERROR(Annotate(ran, "%", node.result->name));
     values[node.result] = std::move(result);
     for (const Operand& o : node.operands) {
       if (o.value != nullptr && o.value != wanted && last_use[o.value] == i) {
