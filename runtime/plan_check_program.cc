@@ -117,7 +117,7 @@ absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
     return Senseless("inputs: ", name, ": ", shape, "; wanted ", input.shape);
   }
   return Senseless(
-      "inputs: ", absl::CHexEscape(name),
+      "inputs: ", Quoted(view.program.buffers()->Get(index)->name()),
       ": no input of a step; ids, positions, slots, blocks, horizons, "
       "prompts",
       view.cpu ? " and rows are" : ", rows, tiles, sampled and samplers are");

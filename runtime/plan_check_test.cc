@@ -101,6 +101,12 @@ const Case kCases[] = {
        p.plan.self_tests[0]->prompt = {130, 131};
      },
      "self_tests[0]: id 131; 0 to 130"},
+    {"InputOfALongName",  // is cut where it is printed
+     [](auto& p) {
+       p.program().buffers[p.program().inputs[0]]->name =
+           std::string(200, 'x') + "y";
+     },
+     "xx: no input of a step"},
     {"MoreRenderTestsThanAllowed",
      [](TestPlan& p) {
        for (int i = 0; i < 1025; ++i) {
