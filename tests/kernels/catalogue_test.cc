@@ -40,6 +40,8 @@ struct Allowance {
 };
 constexpr Allowance kAllowances[] = {
     {"sample", 20},          // on 8.0, of 1024 threads
+    {"attention_decode 4/2x32", 8},  // one word, in small models alone
+    {"attention_decode 2/1x32", 8},
     {"attention_tile", 64},  // at head_dim 128, which takes all 255 registers
     // 128 registers, so that two of its blocks fit an SM: one word, at the end.
     {"linear_mma 4096x6144 t32 rms", 8},
