@@ -32,8 +32,9 @@ SURE_MARGIN = 2e-3
 # of heads, softcaps, factors, sums of squares over ranks, a narrow embedding,
 # two rotary tables, parallel branches.
 FAMILIES = ['bloom', 'cohere-qk-norm', 'falcon-new', 'falcon-rw', 'gemma2',
-            'gemma3-text', 'gpt-neo', 'granite', 'olmo2', 'opt-350m-style',
-            'phi-qk-layernorm', 'phi3-longrope', 'qwen3', 'stablelm-parallel']
+            'gemma3-text', 'gpt-neo', 'granite', 'llama-dynamic', 'olmo2',
+            'opt-350m-style', 'phi-qk-layernorm', 'phi3-longrope', 'qwen3',
+            'stablelm-parallel']
 # Structurally different: grouped heads, tied or biased layers, padded batches,
 # scaled positions, windows, GPT-2's norms and positions.
 EIGHT = ['llama', 'llama-gqa-tied', 'llama-internlm-bias', 'llama-leftpad',

@@ -71,12 +71,6 @@ class Lowering : private AttentionLowering {
       case OpKind::kLayerNorm:
         return LowerNorm(n);
       case OpKind::kRope:
-        if (n.f(attr::Rope::ntk_factor) > 0) {
-          return absl::UnimplementedError(absl::StrCat(
-              "%", n.result->name,
-              ": rope by a sequence's length (dynamic NTK) has no GPU kernel in "
-              "this version; compile with --target cpu"));
-        }
         return LowerRope(n);
       case OpKind::kAttention:
       case OpKind::kQkvAttention:

@@ -367,23 +367,28 @@ TEST(LowerForGpu, SoftcapsAndSlopesReachEveryAttention) {
   }
 }
 
-TEST(LowerForGpu, TwoRotaryTablesReadTheHorizons) {
-  const std::vector<Graph> ranks = GoldenGraphs("phi3-longrope", 1, "bf16");
-  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
-                          LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
-  for (const LoweredProgram& p : all.programs) {
-    EXPECT_EQ(Buffer(p, "horizons").extents,
-              std::vector<LoweredExtent>({{0, 2}}));
-    EXPECT_EQ(p.dims[2].name, "S");
-    int turns = 0;
-    for (const LoweredStep& s : p.steps) {
-      if (s.kind == Kind::kLaunch &&
-          absl::StartsWith(all.kernels[s.kernel].entry, "RopeOfLength<")) {
-        EXPECT_EQ(s.operands.size(), 6u);
-        ++turns;
+TEST(LowerForGpu, RotationByLengthReadsTheHorizons) {
+  for (const auto& [model, entry, operands] :
+       {std::tuple<const char*, const char*, size_t>{"phi3-longrope",
+                                                     "RopeOfLength<", 6},
+        {"llama-dynamic", "RopeDynamic<", 5}}) {
+    const std::vector<Graph> ranks = GoldenGraphs(model, 1, "bf16");
+    DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                            LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
+    for (const LoweredProgram& p : all.programs) {
+      EXPECT_EQ(Buffer(p, "horizons").extents,
+                std::vector<LoweredExtent>({{0, 2}}));
+      EXPECT_EQ(p.dims[2].name, "S");
+      int turns = 0;
+      for (const LoweredStep& s : p.steps) {
+        if (s.kind == Kind::kLaunch &&
+            absl::StartsWith(all.kernels[s.kernel].entry, entry)) {
+          EXPECT_EQ(s.operands.size(), operands);
+          ++turns;
+        }
       }
+      EXPECT_GT(turns, 0) << model;
     }
-    EXPECT_GT(turns, 0);
   }
 }
 
@@ -509,7 +514,8 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{"granite", 1, "fp16"},
                     ModelCase{"olmo2", 3, "bf16"},
                     ModelCase{"opt-350m-style", 2, "fp32"},
-                    ModelCase{"phi3-longrope", 2, "bf16"}),
+                    ModelCase{"phi3-longrope", 2, "bf16"},
+                    ModelCase{"llama-dynamic", 2, "fp32"}),
     [](const auto& info) {
       std::string name = absl::StrCat(info.param.model, "_tp", info.param.tp,
                                       "_", info.param.dtype);

@@ -121,9 +121,12 @@ absl::Status RowLowering::LowerRope(const Node& n) {
   std::vector<LoweredOperand> operands = {
       Ref::Buffer(x), Operand(n.in(operand::Rope::positions)),
       Operand(n.weight(operand::Rope::freqs))};
-  if (n.operands[operand::Rope::long_freqs].present()) {
+  if (n.operands[operand::Rope::horizons].present()) {
     s.long_from = n.i(attr::Rope::long_from);
-    operands.push_back(Operand(n.weight(operand::Rope::long_freqs)));
+    s.ntk_factor = n.f(attr::Rope::ntk_factor);
+    if (s.ntk_factor == 0) {
+      operands.push_back(Operand(n.weight(operand::Rope::long_freqs)));
+    }
     operands.push_back(Operand(n.in(operand::Rope::slots)));
     operands.push_back(Operand(n.in(operand::Rope::horizons)));
   }

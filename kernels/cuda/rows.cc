@@ -195,6 +195,7 @@ KernelSpec SpecializeElementwise(const ElementwiseShape& s,
 KernelSpec SpecializeRope(const RopeShape& s, const GpuTarget& target) {
   DS_CHECK(s.heads > 0 && s.max_rows > 0);
   DS_CHECK(s.rotary_dim % 2 == 0 && s.rotary_dim <= s.head_dim);
+  DS_CHECK(s.ntk_factor == 0 || s.long_from.value_or(0) > 0);
   const int64_t items = s.heads * (s.head_dim - s.rotary_dim / 2);
   const int64_t threads = std::min<int64_t>(256, RoundUp(items, 32));
   KernelSpec k;
@@ -204,9 +205,14 @@ KernelSpec SpecializeRope(const RopeShape& s, const GpuTarget& target) {
       s.head_dim, ", ", s.rotary_dim, ", ", s.x_stride, ", ", s.y_stride, ", ",
       BoolText(s.style == RopeStyle::kInterleaved), ", ",
       FloatBitsText(s.scale), ", ", s.max_rows, ", ", threads);
-  k.entry = s.long_from.has_value()
-                ? EntryText("RopeOfLength", {all, *s.long_from})
-                : EntryText("Rope", {all});
+  if (s.ntk_factor > 0) {
+    k.entry = EntryText("RopeDynamic",
+                        {all, *s.long_from, FloatBitsText(s.ntk_factor)});
+  } else if (s.long_from.has_value()) {
+    k.entry = EntryText("RopeOfLength", {all, *s.long_from});
+  } else {
+    k.entry = EntryText("Rope", {all});
+  }
   k.label = absl::StrCat("rope ", s.heads, "x", s.head_dim);
   k.grid[0] = RowsExtent(CountDim::kTokens, s.max_rows, 1);
   k.grid[1].times = CeilDiv(items, threads);

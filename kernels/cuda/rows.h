@@ -96,8 +96,8 @@ struct ScaleShape {
 KernelSpec SpecializeScale(const ScaleShape& shape, const GpuTarget& target);
 
 // Rotates heads in place of an own row: y = rope(x) as in ops.def.
-// Operands: x, positions, freqs (float[rotary_dim / 2]), and with long_from
-// long_freqs, slots, horizons. Outputs: y.
+// Operands: x, positions, freqs (float[rotary_dim / 2]), with long_from then
+// long_freqs (but not with ntk_factor), slots, horizons. Outputs: y.
 struct RopeShape {
   DType x, y;
   int64_t heads = 0, head_dim = 0, rotary_dim = 0;
@@ -105,6 +105,7 @@ struct RopeShape {
   RopeStyle style = RopeStyle::kHalf;
   double scale = 1;
   std::optional<int64_t> long_from;
+  double ntk_factor = 0;  // 0: none; else with long_from
   int64_t max_rows = 1;
 };
 KernelSpec SpecializeRope(const RopeShape& shape, const GpuTarget& target);

@@ -120,6 +120,11 @@ TEST(SpecializeRope, OfLengthTakesTheBorder) {
   EXPECT_EQ(SpecializeRope(s, kHopper).entry,
             "RopeOfLength<bf16, bf16, 6, 96, 96, 576, 576, false, 0x3f800000u, "
             "1, 256, 0>");
+  s.long_from = 2048;
+  s.ntk_factor = 2;
+  EXPECT_EQ(SpecializeRope(s, kHopper).entry,
+            "RopeDynamic<bf16, bf16, 6, 96, 96, 576, 576, false, 0x3f800000u, "
+            "1, 256, 2048, 0x40000000u>");
 }
 
 TEST(SpecializeNorm, SaysItsEpsilonInBits) {

@@ -144,9 +144,9 @@ INSTANTIATE_TEST_SUITE_P(
         }
       }
       // What each of these alone has: slopes, norms of heads, softcaps, factors,
-      // sums of squares, two rotary tables.
+      // sums of squares, two rotary tables, one that is stretched.
       for (const char* model : {"bloom", "cohere-qk-norm", "gemma2", "granite",
-                                "olmo2", "phi3-longrope"}) {
+                                "llama-dynamic", "olmo2", "phi3-longrope"}) {
         cases.push_back({model, 1, "fp32", {"sm_90a"}});
         cases.push_back({model, 2, "bf16", {"sm_90a"}});
       }

@@ -188,18 +188,23 @@ GpuCase MakeRopeOfLength(const KernelSpec& spec, const RopeShape& s) {
   in_slots.data.resize(rows);
   const RefTensor in_freqs = Vector(freqs), in_longer = Vector(longer),
                   in_horizons = Vector(horizons);
-  const RefTensor want = Reference(
-      OpKind::kRope,
-      {&in, &in_positions, &in_freqs, &in_longer, &in_slots, &in_horizons},
-      {I(s.heads), I(s.head_dim), I(s.rotary_dim),
-       I(static_cast<int64_t>(s.style)), F(s.scale), I(*s.long_from)});
+  const bool ntk = s.ntk_factor > 0;
+  const RefTensor want =
+      Reference(OpKind::kRope,
+                {&in, &in_positions, &in_freqs, ntk ? nullptr : &in_longer,
+                 &in_slots, &in_horizons},
+                {I(s.heads), I(s.head_dim), I(s.rotary_dim),
+                 I(static_cast<int64_t>(s.style)), F(s.scale), I(*s.long_from),
+                 F(s.ntk_factor)});
   GpuCase c;
   c.AddOutput(s.y, s.max_rows * s.y_stride);
-  c.AddStep(spec, InfoOf(CountDim::kTokens, rows),
-            {GpuParam::At(c.Add(x)), GpuParam::At(c.AddInts(positions)),
-             GpuParam::At(c.Add(freqs)), GpuParam::At(c.Add(longer)),
-             GpuParam::At(c.AddInts(slot)), GpuParam::At(c.AddInts(horizons))},
-            {GpuParam::At(0)});
+  std::vector<GpuParam> operands = {GpuParam::At(c.Add(x)),
+                                    GpuParam::At(c.AddInts(positions)),
+                                    GpuParam::At(c.Add(freqs))};
+  if (!ntk) operands.push_back(GpuParam::At(c.Add(longer)));
+  operands.push_back(GpuParam::At(c.AddInts(slot)));
+  operands.push_back(GpuParam::At(c.AddInts(horizons)));
+  c.AddStep(spec, InfoOf(CountDim::kTokens, rows), operands, {GpuParam::At(0)});
   c.checks.push_back(CheckOf(want, 0, s.y, s.max_rows, s.y_stride, 8));
   return c;
 }
@@ -315,9 +320,12 @@ void AddFactors(const GpuTarget& target, std::vector<GpuCaseEntry>* entries) {
       s.long_from = 4096;
       s.max_rows = 21;
       ++n;
-      const KernelSpec k = SpecializeRope(s, target);
-      Add(
-          k, "rope", [=] { return MakeRopeOfLength(k, s); }, entries);
+      for (const double factor : {0.0, 2.5}) {
+        s.ntk_factor = factor;
+        const KernelSpec k = SpecializeRope(s, target);
+        Add(
+            k, "rope", [=] { return MakeRopeOfLength(k, s); }, entries);
+      }
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -77,19 +76,9 @@ class Catalogue : public NeedsNvrtc {
       Wanted& wanted = wanted_[name];
       wanted.target = target.gpu;
       for (int r = 0; r < tp; ++r) {
-        auto lowered =
-            LowerForGpu(graphs.ranks[r], ceilings, {r, tp}, target.gpu);
-        // What runs on the CPU alone so far.
-        if (absl::IsUnimplemented(lowered.status()) &&
-            absl::StrContains(lowered.status().message(),
-                              "has no GPU kernel")) {
-          const bool ntk = absl::StrContains(lowered.status().message(),
-                                             "dynamic NTK");
-          left_out_.insert(
-              absl::StrCat(model.family, ntk ? " with dynamic NTK" : ""));
-          return;
-        }
-        DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms programs, std::move(lowered));
+        DS_ASSERT_OK_AND_ASSIGN(
+            const GpuPrograms programs,
+            LowerForGpu(graphs.ranks[r], ceilings, {r, tp}, target.gpu));
         wanted.asked += programs.kernels.size();
         for (const KernelSpec& k : programs.kernels) {
           if (wanted.seen.emplace(std::make_pair(k.source, k.entry), 0)
@@ -127,7 +116,6 @@ class Catalogue : public NeedsNvrtc {
   void Compile();
 
   std::map<std::string, Wanted> wanted_;
-  std::set<std::string> left_out_;
 };
 
 // The first number before `what` in the assembler's log; -1 when absent.
@@ -224,10 +212,6 @@ TEST_F(Catalogue, OfSmallModels) {
   }
   std::printf("catalogue: %zu golden cases, %d models beside the checkout\n",
               names.size(), beside);
-  for (const std::string& what : left_out_) {
-    std::printf("catalogue: %s has no GPU kernels yet\n", what.c_str());
-    EXPECT_TRUE(absl::EndsWith(what, "with dynamic NTK")) << what;
-  }
   Compile();
 }
 
