@@ -368,15 +368,15 @@ TEST(LowerForGpu, SoftcapsAndSlopesReachEveryAttention) {
 }
 
 TEST(LowerForGpu, RotationByLengthReadsTheHorizons) {
-  for (const auto& [model, entry, operands] :
-       {std::tuple<const char*, const char*, size_t>{"phi3-longrope",
-                                                     "RopeOfLength<", 6},
-        {"llama-dynamic", "RopeDynamic<", 5}}) {
+  const std::tuple<const char*, const char*, const char*, size_t> kCases[] = {
+      {"phi3-longrope", "horizons", "RopeOfLength<", 6},
+      {"llama-dynamic", "prompts", "RopeDynamic<", 5}};
+  for (const auto& [model, input, entry, operands] : kCases) {
     const std::vector<Graph> ranks = GoldenGraphs(model, 1, "bf16");
     DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
                             LowerForGpu(ranks[0], Ceilings(), {}, Hopper()));
     for (const LoweredProgram& p : all.programs) {
-      EXPECT_EQ(Buffer(p, "horizons").extents,
+      EXPECT_EQ(Buffer(p, input).extents,
                 std::vector<LoweredExtent>({{0, 2}}));
       EXPECT_EQ(p.dims[2].name, "S");
       int turns = 0;

@@ -77,6 +77,9 @@ class CudaExecutorImpl final : public CudaExecutor {
   void SetObserver(Observer observer) override {
     observer_ = std::move(observer);
   }
+  bool horizons_are_prompts() const override {
+    return run_->sizes.run.horizons_are_prompts;
+  }
   const RunLimits& limits() const override { return run_->sizes.run.limits; }
   int64_t blocks_per_seq() const override {
     return run_->sizes.run.blocks_per_seq;

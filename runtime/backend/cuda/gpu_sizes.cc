@@ -59,7 +59,8 @@ absl::Status PlaceInputs(ProgramSizes* out) {
       in.slots = placer.Place(token_bytes);
     } else if (name == "rows") {
       in.rows = placer.Place(row_bytes);
-    } else if (name == "horizons") {
+    } else if (name == "horizons" || name == "prompts") {
+      // RunSizes::horizons_are_prompts tells what the batch's are.
       in.horizons = placer.Place(4 * most(out->slots_dim));
     } else if (name == "tiles" && out->tiles_dim >= 0) {
       in.tiles = placer.Place(16 * most(out->tiles_dim));
@@ -73,7 +74,7 @@ absl::Status PlaceInputs(ProgramSizes* out) {
           "input ", absl::CHexEscape(name), " of program ",
           absl::CHexEscape(Name(p.name())),
           ": the GPU back end knows ids, positions, slots, blocks, rows, "
-          "horizons, tiles, sampled and samplers"));
+          "horizons, prompts, tiles, sampled and samplers"));
     }
   }
   in.bytes = placer.end();

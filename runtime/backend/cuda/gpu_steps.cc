@@ -60,7 +60,7 @@ class Resolver {
     if (name == "positions") return input(in.positions);
     if (name == "slots") return input(in.slots);
     if (name == "rows") return input(in.rows);
-    if (name == "horizons") return input(in.horizons);
+    if (name == "horizons" || name == "prompts") return input(in.horizons);
     if (name == "tiles") return input(in.tiles);
     if (name == "samplers") return input(in.samplers);
     if (name == "blocks") return at_.table;
