@@ -166,7 +166,8 @@ TileChoice ChooseTile(const AttentionShape& s, const GpuTarget& target) {
   c.row_tiles = row_tiles;
   c.keys = keys;
   c.shared_bytes = bytes;
-  c.resident = s.head_dim <= 64 ? 3 : 2;  // as the kernel's launch bounds
+  const bool bent = s.softcap > 0 || s.alibi.has_value();
+  c.resident = s.head_dim <= 64 && !bent ? 3 : 2;  // as its launch bounds
   return c;
 }
 

@@ -5,10 +5,10 @@
 
 // Blocks that registers let an SM hold, and no spills.
 #if __CUDA_ARCH__ < 1000
-template <int kDim>
-constexpr int kTileResident = kDim <= 64 ? 3 : 2;
+template <int kDim, bool kBent>
+constexpr int kTileResident = kDim <= 64 && !kBent ? 3 : 2;
 #else
-template <int kDim>
+template <int kDim, bool kBent>
 constexpr int kTileResident = 2;
 #endif
 
@@ -77,7 +77,8 @@ __device__ __forceinline__ void TileBlock(const StepInfo* info, const T* q,
 
 template <typename T, typename Heads, typename Keys, typename Rows, int kPack,
           int kRowTiles, int kKeys, int kSlots>
-__global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
+__global__ void __launch_bounds__(kTileThreads,
+                                  kTileResident<Heads::dim, Keys::bent>)
     AttentionTile(const StepInfo* info, const T* q, const int* tiles,
                   const int* blocks, T* state, float* scratch, uint32_t* sync,
                   T* out) {
@@ -86,7 +87,8 @@ __global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
 }
 template <typename T, typename Heads, typename Keys, typename Rows, int kPack,
           int kRowTiles, int kKeys, int kSlots>
-__global__ void __launch_bounds__(kTileThreads, kTileResident<Heads::dim>)
+__global__ void __launch_bounds__(kTileThreads,
+                                  kTileResident<Heads::dim, Keys::bent>)
     AttentionTileSlopes(const StepInfo* info, const T* q, const int* tiles,
                         const int* blocks, T* state, float* scratch,
                         uint32_t* sync, const float* slopes, T* out) {
