@@ -85,7 +85,8 @@ TEST(StreamedGraph, EqualsTheEvaluator) {
       DS_ASSERT_OK(want);
       std::vector<double> first;
       for (const int threads : {1, 3}) {
-        StreamedGraph streamed(m.graph, *m.checkpoint, threads);
+        StreamedGraph streamed(m.graph, *m.checkpoint, threads,
+                               /*work_of_thread=*/1000);
         const auto got =
             streamed.Run(inputs, [](size_t) { return absl::OkStatus(); });
         DS_ASSERT_OK(got);

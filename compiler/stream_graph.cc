@@ -125,7 +125,8 @@ absl::Status StreamedGraph::Linear(const Weight& w, const RefTensor& x,
   };
   std::vector<std::thread> helpers;
   const int64_t wanted =
-      std::min<int64_t>(std::max(threads_, 1), CeilDiv(cols, kReadRows));
+      std::min<int64_t>({std::max(threads_, 1), CeilDiv(cols, kReadRows),
+                         CeilDiv(rows * cols * depth, work_of_thread_)});
   for (int64_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
   work();
   for (std::thread& t : helpers) t.join();

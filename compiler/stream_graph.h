@@ -22,8 +22,14 @@ class StreamedGraph {
   // Weights are rounded as stored (stored_rows.h). The graph has no collective.
   // Those of a linear and of an embedding are read in pieces. Both must outlive
   // it.
-  StreamedGraph(const Graph& graph, const Checkpoint& checkpoint, int threads)
-      : graph_(graph), checkpoint_(checkpoint), threads_(threads) {}
+  // A thread more is started for each `work_of_thread` multiply-adds of a
+  // matrix: a millisecond or two.
+  StreamedGraph(const Graph& graph, const Checkpoint& checkpoint, int threads,
+                int64_t work_of_thread = 4 << 20)
+      : graph_(graph),
+        checkpoint_(checkpoint),
+        threads_(threads),
+        work_of_thread_(work_of_thread) {}
 
   // What the graph returns first, from its parameters by name. States are kept
   // from call to call. The same bits whatever the threads: each sum is of one
@@ -45,6 +51,7 @@ class StreamedGraph {
   const Graph& graph_;
   const Checkpoint& checkpoint_;
   const int threads_;
+  const int64_t work_of_thread_;
   std::map<std::string, RefState> states_;
 };
 
