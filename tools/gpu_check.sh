@@ -43,7 +43,7 @@ print(':'.join(sorted({d for p in sys.path if os.path.isdir(p) for d in
 PY
 )
 rm -rf "$work/bin" "$work/cases"
-tar -C "$work" -xzf "$stage/bin.tar.gz"
+tar -C "$work" -xJf "$stage/bin.tar.xz"
 bin=$work/bin
 export LD_LIBRARY_PATH=$bin:$pip_libraries:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
 export PATH=$bin:$PATH
@@ -127,7 +127,7 @@ export top stage work kept bin
 
 case $part in
 correctness)
-  tar -C "$work" -xzf "$stage/cases.tar.gz"
+  tar -C "$work" -xJf "$stage/cases.tar.xz"
   step kernels 240 gpu_kernel_check --cache="$work/cache/kernels"
   step ranks2 60 gpu_comm_check --world=2 --share-gpu \
     --cache="$work/cache/kernels"
@@ -139,6 +139,8 @@ correctness)
   step nccl-alone 60 env DEEPSLICE_ONE_SHOT_BYTES=0 python3 \
     "$top/tests/run_gpu_cases.py" --bin "$bin" --cases "$work/cases" \
     --runs fp32:2 --only llama-gqa-tied
+  step generation 200 python3 "$top/tests/e2e/dsrun_generation.py" \
+    "$bin/dscompile" "$bin/dsrun" sm_90a cuda
   step smollm2 120 bash -c smollm2
   step same-plans 60 bash -c same_plans
   step sanitizer 120 bash -c sanitize

@@ -8,8 +8,10 @@
 #   smollm2      SmolLM2's GGUF (DEEPSLICE_GGUF) in parts smollm2.0, .1, ...: the
 #                folder then holds one part, named by PART=N
 #
-# DEEPSLICE_CONFORMANCE and DEEPSLICE_BENCH default to ../shared/conformance and
-# ../shared/bench beside the sources. The folder is made anew; MiB are printed.
+# CASES="llama,qwen2" packs those cases alone, as gpu_check.sh's CASES runs them
+# alone. DEEPSLICE_CONFORMANCE and DEEPSLICE_BENCH default to
+# ../shared/conformance and ../shared/bench beside the sources. The folder is
+# made anew; its MiB are printed.
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -44,20 +46,21 @@ strip "$work"/bin/*
 for tool in "$work"/bin/*; do
   ldd "$tool" | awk '/libhwy/ {print $3}' | xargs -r cp -Lt "$work/bin" -u
 done
-tar -C "$work" -czf "$stage/bin.tar.gz" bin
+tar -C "$work" -cJf "$stage/bin.tar.xz" bin
 
 case $what in
 correctness)
   mkdir "$work/cases"
   cases=$(grep -v '^#' "$top/tests/conformance_cases.txt" | cut -d' ' -f1 |
     tr ',' '\n' | sort -u)
-  for name in $cases; do
+  cases=${CASES:-$cases}
+  for name in ${cases//,/ }; do
     for kind in models formats real; do
       [ ! -d "$conformance/$kind/$name" ] ||
         cp -rL "$conformance/$kind/$name" "$work/cases/"
     done
   done
-  tar -C "$work" -czf "$stage/cases.tar.gz" cases
+  tar -C "$work" -cJf "$stage/cases.tar.xz" cases
   # The same three plans are compiled there.
   while read -r name dtype; do
     "$work/bin/dscompile" "$work/cases/$name" --target sm_90a --dtype "$dtype" \

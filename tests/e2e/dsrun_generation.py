@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What can be asked of a generation, through dsrun.
 
-    dsrun_generation.py DSCOMPILE DSRUN
+    dsrun_generation.py DSCOMPILE DSRUN [TARGET DEVICE]
 
 Answers of the golden models beside those of transformers (golden_cases/
 generation/generate.json); then, on a small checkpoint whose tokens are single
 bytes, every flag, the precedence of request, command line and
-generation_config.json, and that neither batch mates nor ranks change a token.
+generation_config.json, and that neither batch mates nor ranks change a token. With TARGET and DEVICE (as
+`sm_90a cuda`) what the device takes part in, there; ranks share it.
 """
 import json
 import math
@@ -25,16 +26,19 @@ MODELS = ('llama-gqa-tied', 'qwen2', 'gpt2', 'mistral-window')
 
 
 class Generation:
-    def __init__(self, dscompile, dsrun, checks):
+    def __init__(self, dscompile, dsrun, checks, target=None, device=None):
         self.dscompile, self.dsrun, self.c = dscompile, dsrun, checks
+        self.compile_flags = ['--target', target] if target else []
+        self.run_flags = ['--device', device, '--share-gpu'] if device else []
 
     def compile(self, source, plan, *args):
-        r = run(self.dscompile, source, '--dtype', 'fp32', '-o', plan, *args)
+        r = run(self.dscompile, source, '--dtype', 'fp32', '-o', plan, *args,
+                *self.compile_flags)
         self.c.check(r.returncode == 0, f'dscompile {source}', r.stderr)
         return r.stderr
 
     def run(self, *args, stdin=''):
-        return subprocess.run([self.dsrun, *map(str, args)],
+        return subprocess.run([self.dsrun, *map(str, args), *self.run_flags],
                               input=stdin.encode(), capture_output=True,
                               timeout=120, check=False)
 
@@ -341,11 +345,15 @@ def check_failures(g):
 
 
 def main():
-    dscompile, dsrun = (os.path.abspath(p) for p in sys.argv[1:])
+    dscompile, dsrun = (os.path.abspath(p) for p in sys.argv[1:3])
     c = Checks()
+    checks = (check_mixes, check_text, check_lengths_and_logprobs,
+              check_precedence, check_failures)
+    if len(sys.argv) > 3:
+        checks = (check_mixes, check_failures)
     with Scratch() as tmp:
         os.chdir(tmp)
-        g = Generation(dscompile, dsrun, c)
+        g = Generation(dscompile, dsrun, c, *sys.argv[3:])
         check_goldens(g)
         r = run(sys.executable,
                 os.path.join(TOP, 'tools', 'make_random_checkpoint.py'),
@@ -354,8 +362,7 @@ def main():
         for plan, tp in (('one', 1), ('three', 3)):
             g.compile('source', plan, '--tp', tp, '--max-batch', 8,
                       '--max-seq-len', 256)
-        for check in (check_mixes, check_text, check_lengths_and_logprobs,
-                      check_precedence, check_failures):
+        for check in checks:
             check(g)
     c.finish()
 
