@@ -63,6 +63,12 @@ class Case:
         self.name = os.path.basename(folder)
         with open(os.path.join(folder, 'golden.json'), encoding='utf-8') as f:
             self.meta = json.load(f)
+        with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
+            config = json.load(f)
+        rope = (config.get('rope_parameters') or config.get('rope_scaling') or
+                {})
+        self.keeps_angles = 'dynamic' in (rope.get('rope_type'),
+                                          rope.get('type'))
         gold = read_tensors(os.path.join(folder, 'golden.safetensors'))
         self.prompts, self.logits, self.greedy = [], [], []
         if 'input_ids' in gold:
@@ -143,8 +149,12 @@ class Runner:
         sure = case.meta.get('min_greedy_margin', 1) > SURE_MARGIN
         new = max(len(g) for _, g in known)
         # A prompt that goes on from the middle of an answer, so that sequences
-        # of a batch have different lengths.
-        batch = known + [(p + g[:3], g[3:]) for p, g in known]
+        # of a batch have different lengths. Not where cached keys stay at the
+        # angles of the length that they were read at: a longer prompt is then
+        # another answer.
+        batch = known
+        if not case.keeps_angles:
+            batch = known + [(p + g[:3], g[3:]) for p, g in known]
         for prompts in [known[:1], batch]:
             got = self.greedy(plan, [p for p, _ in prompts], new, more)
             if isinstance(got, str):

@@ -10,7 +10,9 @@
 #   load         a made-up checkpoint of 16 GB: compiled, then loaded
 #   keep         puts the stage's part of SmolLM2's GGUF aside for correctness
 #
-# ONLY="cases sanitizer ..." runs some steps of a part. Logs go to $OUT (default
+# ONLY="cases sanitizer ..." runs some steps of a part, RUNS="fp32:1,bf16:2" and
+# CASES="llama,qwen2" some of the cases; ROWS="b1@16384,prefill" some rows of a
+# speed, in at most LIMIT seconds. Logs go to $OUT (default
 # ./gpu_out), a table to stdout at the end; exit code 1 when a step failed. Needs
 # python3 with torch for the peer, no compiler.
 set -uo pipefail
@@ -146,8 +148,9 @@ correctness)
   step sanitizer 120 bash -c sanitize
   ;;
 speed-1b | speed-8b)
-  step "$part" 460 python3 "$top/tools/gpu_speed.py" "$part" --bin "$bin" \
-    --stage "$stage" --work "$work" --out "$out"
+  step "$part" $((${LIMIT:-440} + 20)) python3 "$top/tools/gpu_speed.py" \
+    "$part" --bin "$bin" --stage "$stage" --work "$work" --out "$out" \
+    --seconds "${LIMIT:-440}" ${ROWS:+--rows "$ROWS"}
   ;;
 load)
   step load 460 python3 "$top/tools/gpu_load.py" --bin "$bin" --work "$work" \
