@@ -2,7 +2,7 @@
 """Golden cases on a GPU: compiles and runs them here, and compares.
 
     run_gpu_cases.py --bin DIR --cases DIR [--runs fp32:1,bf16:1,...]
-                     [--only NAME,...] [--target sm_90a] [-j N] [--keep DIR]
+                     [--only NAME,...] [--target sm_90a] [--device cuda] [-j N]
 
 DIR of --bin holds dscompile and dsrun, that of --cases a folder a case (as
 tests/golden_cases/models). A run is DTYPE:TP; above one rank all share the GPU.
@@ -13,7 +13,6 @@ lines are a table and 'N passed, N failed'.
 """
 import argparse
 import concurrent.futures as cf
-import json
 import math
 import os
 import sys
@@ -22,10 +21,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 'support'))
-from harness import read_tensors, run, write_tensors  # noqa: E402
+from golden_case import Case, claimed, compare, find_cases  # noqa: E402
+from harness import read_tensors, run  # noqa: E402
 
-# Relative L2 and largest error over the largest value.
-BOUNDS = {'fp32': (2e-5, 1e-4), 'fp16': (6e-3, 2e-2), 'bf16': (4e-2, 1.2e-1)}
 # Below this gap between the best logit and the next a token is open.
 SURE_MARGIN = 2e-3
 # Structurally different decoders of other families: slopes of both kinds, norms
@@ -43,85 +41,6 @@ THREE = ['llama-gqa-tied', 'qwen2', 'gpt2']
 RUNS = [('fp32', 1, None), ('bf16', 1, None), ('fp16', 1, EIGHT + FAMILIES),
         ('fp32', 2, EIGHT + FAMILIES), ('bf16', 2, EIGHT + FAMILIES),
         ('fp32', 4, THREE + ['olmo2'])]
-
-
-def claimed():
-    """The cases that the CPU passes: conformance ones and golden ones."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, 'conformance_cases.txt'), encoding='utf-8') as f:
-        rows = [l.split() for l in f if l.strip() and not l.startswith('#')]
-    golden = os.listdir(os.path.join(here, 'golden_cases', 'models'))
-    return sorted({name for row in rows for name in row[0].split(',')} |
-                  set(golden))
-
-
-class Case:
-    """A golden case as one padded batch."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.name = os.path.basename(folder)
-        with open(os.path.join(folder, 'golden.json'), encoding='utf-8') as f:
-            self.meta = json.load(f)
-        with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
-            config = json.load(f)
-        rope = (config.get('rope_parameters') or config.get('rope_scaling') or
-                {})
-        self.keeps_angles = 'dynamic' in (rope.get('rope_type'),
-                                          rope.get('type'))
-        gold = read_tensors(os.path.join(folder, 'golden.safetensors'))
-        self.prompts, self.logits, self.greedy = [], [], []
-        if 'input_ids' in gold:
-            shape, ids = gold['input_ids']
-            mask = gold['attention_mask'][1]
-            want_shape, want = gold['logits']
-            self.vocab = want_shape[-1]
-            for b in range(shape[0]):
-                keep = [i for i in range(b * shape[1], (b + 1) * shape[1])
-                        if mask[i]]
-                self.prompts.append([ids[i] for i in keep])
-                self.logits.append([x for i in keep for x in want[
-                    i * self.vocab:(i + 1) * self.vocab]])
-                self.greedy.append(None)
-            return
-        for i in range(self.meta.get('prompts', 1)):
-            self.prompts.append(gold[f'{i}.input_ids'][1])
-            want_shape, want = gold[f'{i}.logits']
-            self.vocab = want_shape[-1]
-            self.logits.append(want)
-            self.greedy.append(gold.get(f'{i}.greedy', (None, None))[1])
-
-    def write_feed(self, path):
-        """All prompts, padded on the left."""
-        longest = max(len(p) for p in self.prompts)
-        ids, mask = [], []
-        for p in self.prompts:
-            ids += [0] * (longest - len(p)) + p
-            mask += [0] * (longest - len(p)) + [1] * len(p)
-        shape = [len(self.prompts), longest]
-        write_tensors(path, {'input_ids': ('I64', shape, ids),
-                             'attention_mask': ('I64', shape, mask)})
-
-    def rows(self, got):
-        """A prompt's logits in the fetched batch, for each prompt."""
-        longest = max(len(p) for p in self.prompts)
-        for i, p in enumerate(self.prompts):
-            end = (i + 1) * longest * self.vocab
-            yield got[end - len(p) * self.vocab:end]
-
-
-def compare(got, want, dtype, band):
-    """-> (agrees, relative L2, largest error)."""
-    if len(got) != len(want) or not all(math.isfinite(x) for x in got):
-        return False, math.inf, math.inf
-    num = math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)))
-    den = math.sqrt(sum(b * b for b in want)) or 1.0
-    big = max(abs(b) for b in want) or 1.0
-    worst = max(abs(a - b) for a, b in zip(got, want)) / big
-    l2, most = BOUNDS[dtype]
-    if band:
-        l2, most = max(l2, 2 * band[0]), max(most, 2.5 * band[1])
-    return num / den <= l2 and worst <= most, num / den, worst
 
 
 class Runner:
@@ -216,11 +135,7 @@ def main():
     p.add_argument('--kernel-cache', default='')
     p.add_argument('-j', type=int, default=6)
     a = p.parse_args()
-    folders = {}
-    for root in a.cases:
-        for name in os.listdir(root):
-            if os.path.exists(os.path.join(root, name, 'golden.safetensors')):
-                folders[name] = os.path.join(root, name)
+    folders = find_cases(a.cases)
     only = a.only.split(',') if a.only else None
     chosen = [tuple(x.split(':')) for x in a.runs.split(',') if x]
     table, passed, failed = [], 0, 0

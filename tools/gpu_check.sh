@@ -138,6 +138,10 @@ correctness)
   step cases 480 python3 "$top/tests/run_gpu_cases.py" --bin "$bin" \
     --cases "$top/tests/golden_cases/models" --cases "$work/cases" -j 8 \
     ${RUNS:+--runs "$RUNS"} ${CASES:+--only "$CASES"}
+  step many-plans 200 python3 "$top/tests/gpu/many_plans.py" --wheel \
+    "$bin"/deepslice-*.whl --dscompile "$bin/dscompile" \
+    --cases "$top/tests/golden_cases/models" --cases "$work/cases" -j 8 \
+    ${CASES:+--only "$CASES"}
   step nccl-alone 60 env DEEPSLICE_ONE_SHOT_BYTES=0 python3 \
     "$top/tests/run_gpu_cases.py" --bin "$bin" --cases "$work/cases" \
     --runs fp32:2 --only llama-gqa-tied

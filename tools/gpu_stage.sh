@@ -46,6 +46,7 @@ strip "$work"/bin/*
 for tool in "$work"/bin/*; do
   ldd "$tool" | awk '/libhwy/ {print $3}' | xargs -r cp -Lt "$work/bin" -u
 done
+cp "$build"/runtime/api/deepslice-*.whl "$work/bin/"
 tar -C "$work" -cJf "$stage/bin.tar.xz" bin
 
 case $what in
