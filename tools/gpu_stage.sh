@@ -20,7 +20,7 @@ what=$2
 stage=${3:-$top/stage}
 conformance=${DEEPSLICE_CONFORMANCE:-$top/../shared/conformance}
 bench=${DEEPSLICE_BENCH:-$top/../shared/bench}
-part_bytes=$((48 << 20))
+part_bytes=$((40 << 20))
 
 rm -rf "$stage"
 mkdir -p "$stage"
