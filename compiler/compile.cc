@@ -14,6 +14,7 @@
 #include "compiler/chat_settings.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/dtype_option.h"
+#include "compiler/encoder_settings.h"
 #include "compiler/generation_settings.h"
 #include "compiler/golden_sequences.h"
 #include "compiler/gpu/gpu_plan.h"
@@ -94,6 +95,11 @@ absl::StatusOr<StepCeilings> ChooseCeilings(
   if (!HasCpu(targets)) c.max_step_tokens = 2048;
   c.max_seq_len = std::min<int64_t>(model.max_positions, 4096);
   if (o.max_seq_len > 0) c.max_seq_len = o.max_seq_len;
+  if (IsEncoder(model)) {
+    // Whole sequences, and several short ones together.
+    c.max_batch = 32;
+    c.max_step_tokens = std::max(c.max_step_tokens, c.max_seq_len);
+  }
   if (o.max_batch > 0) c.max_batch = o.max_batch;
   if (o.max_step_tokens > 0) c.max_step_tokens = o.max_step_tokens;
   if (o.kv_block > 0) c.kv_block = o.kv_block;
@@ -102,6 +108,23 @@ absl::StatusOr<StepCeilings> ChooseCeilings(
         "--max-seq-len %d: the model has %d positions; use at most %d",
         c.max_seq_len, model.max_positions, model.max_positions));
   }
+  // A source is whole, and several share a step.
+  if (!IsEncoder(model) && !model.towers.empty()) {
+    c.max_source_tokens = c.max_step_tokens;
+  }
+  if (!model.towers.empty() && model.towers[0].image_size > 0) {
+    // As many as keep the arena small.
+    constexpr int64_t kImageTokens = 4096;
+    c.image_tokens = model.towers[0].max_positions;
+    c.max_images =
+        std::clamp<int64_t>(kImageTokens / c.image_tokens, 1, c.max_batch);
+  }
+  if (IsEncoder(model) && c.max_step_tokens < c.max_seq_len) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "--max-step-tokens %d: an encoder reads a sequence in one step, and "
+        "--max-seq-len is %d; use at least that, or lower --max-seq-len",
+        c.max_step_tokens, c.max_seq_len));
+  }
   // A step holds at least one token of every sequence.
   if (c.max_step_tokens < c.max_batch) {
     return absl::FailedPreconditionError(absl::StrFormat(
@@ -109,6 +132,33 @@ absl::StatusOr<StepCeilings> ChooseCeilings(
         c.max_step_tokens, c.max_batch, c.max_batch));
   }
   return c;
+}
+
+// What a plan says of a model that reads whole sequences, and the published
+// names of its inputs and outputs.
+absl::Status SetEncoder(const Checkpoint& checkpoint,
+                        const ModelDescription& model, const Graph& graph,
+                        const std::function<void(const std::string&)>& log,
+                        PlanContents* contents) {
+  contents->encodes = IsEncoder(model);
+  if (!contents->encodes && model.towers.empty()) return absl::OkStatus();
+  DS_ASSIGN_OR_RETURN(contents->encoder,
+                      MakeEncoderSettings(checkpoint, model, log));
+  if (!contents->encodes) {
+    contents->published = {{"input_ids", "source_ids"},
+                           {"decoder_input_ids", "ids"},
+                           {"logits", "logits"}};
+    return absl::OkStatus();
+  }
+  contents->published = {{"input_ids", "ids"}};
+  if (contents->encoder->image != nullptr) {
+    contents->published.emplace_back("pixel_values", "pixels");
+  }
+  if (model.types > 0) contents->published.emplace_back("token_type_ids", "types");
+  for (const Value* v : graph.returns()) {
+    contents->published.emplace_back(v->name, v->name);
+  }
+  return absl::OkStatus();
 }
 
 // What reshard, verify and export start from.
@@ -165,6 +215,8 @@ absl::StatusOr<std::vector<GoldenSequence>> MakeGolden(
     const CompileOptions& o, const Graph& unsliced,
     const Checkpoint& checkpoint, const PlanContents& contents,
     const StorageChoice& storage, bool gpu, int threads) {
+  // An encoder has nothing to continue; a decoder beside one needs its source.
+  if (contents.encoder.has_value()) return std::vector<GoldenSequence>();
   GoldenOptions golden;
   golden.budget = o.selftest == "full" ? std::numeric_limits<int64_t>::max()
                   : o.selftest == "none" ? 0
@@ -290,6 +342,8 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   DS_ASSIGN_OR_RETURN(contents.generation,
                       MakeGenerationSettings(*checkpoint, tokenizer.bytes,
                                              model.vocab_size, o.log));
+  DS_RETURN_IF_ERROR(SetEncoder(*checkpoint, model, graphs.unsliced, log,
+                                &contents));
   contents.options = EffectiveOptions(o, ceilings, result.dtype);
   contents.coverage = CoverageJson(model.coverage);
   if (!model.policy_text.empty()) {

@@ -1,6 +1,7 @@
 // Refusals by name, and notes.
 #include "compiler/config_support.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -88,7 +89,8 @@ absl::Status NoteSpecialIds(const json::Value& config, int64_t vocab_size,
 
 }  // namespace
 
-absl::Status CheckConfigSupported(const json::Value& config) {
+absl::Status CheckConfigSupported(const json::Value& config,
+                                  const std::vector<std::string>& sections) {
   if (!config.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat("config.json: found ", json::KindName(config.kind()),
@@ -97,7 +99,7 @@ absl::Status CheckConfigSupported(const json::Value& config) {
   for (absl::string_view key :
        {"text_config", "vision_config", "audio_config"}) {
     const ConfigValue v = FindConfig(config, key);
-    if (v.present()) {
+    if (v.present() && !absl::c_linear_search(sections, key)) {
       return absl::UnimplementedError(absl::StrCat(
           "config.json: ", key,
           ": found a model inside the model; allowed: a "

@@ -16,7 +16,9 @@ namespace deepslice {
 
 // Before a policy is matched: InvalidArgument when the config is not an object,
 // Unimplemented for nested models and quantised weights.
-absl::Status CheckConfigSupported(const json::Value& config);
+// But for `sections`, parts that a policy reads.
+absl::Status CheckConfigSupported(const json::Value& config,
+                                  const std::vector<std::string>& sections);
 
 // Notes on remote code, the type that the weights are said to have, and special
 // ids outside the vocabulary; InvalidArgument for those of the wrong kind,

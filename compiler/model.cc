@@ -92,7 +92,7 @@ absl::StatusOr<const Policy*> ChoosePolicy(const Checkpoint& checkpoint,
 absl::StatusOr<ModelDescription> Describe(const Checkpoint& checkpoint,
                                           const DescribeOptions& options) {
   const json::Value& config = checkpoint.config();
-  DS_RETURN_IF_ERROR(CheckConfigSupported(config));
+  DS_RETURN_IF_ERROR(CheckConfigSupported(config, SectionsOf(config)));
   DS_ASSIGN_OR_RETURN(const Injection injection,
                       ParseInjection(options.injection));
   ModelDescription model;

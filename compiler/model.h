@@ -16,6 +16,7 @@
 #include "schema/base/dtype.h"
 #include "schema/base/json.h"
 #include "schema/ops.h"
+#include "schema/plan_generated.h"
 #include "schema/roles.h"
 
 namespace deepslice {
@@ -30,6 +31,19 @@ enum class NormPlacement { kPre, kPost, kSandwich, kBranch };
 // Norm of queries and keys before the rotation: of each head with one weight
 // for all heads, or with one for each, or of all heads together.
 enum class QkNorm { kNone, kHeadRms, kHeadLayer, kHeadLayerShared, kRms };
+
+// What stands on the last layer: the next token, nothing, the token of every
+// place, classes of a text or of each of its tokens, where an answer begins and
+// ends, or the projections of CLIP's two towers.
+enum class TaskHead {
+  kCausalLm,
+  kNone,
+  kMaskedLm,
+  kSequenceClasses,
+  kTokenClasses,
+  kQuestionAnswering,
+  kFeatures
+};
 
 // Rotary positions: the formula of passes/formula.h that makes the table of
 // frequencies, and how the table is applied.
@@ -130,12 +144,33 @@ struct ModelDescription {
   bool tied_head = false;
   std::vector<LayerAttributes> layer;  // one per layer
 
+  TaskHead head = TaskHead::kCausalLm;
+  bool causal = true;  // false: every token sees its whole sequence
+  int64_t types = 0;   // token types; 0: the family has none
+  // > 0: no token that is seen may be this one: positions skip it (RoBERTa).
+  int64_t pad_id = -1;
+  // Biases of attention by relative position (kernels' rel_bias); 0: none.
+  int64_t rel_buckets = 0, rel_max_distance = 0;
+  // Of a tower of images: pixels of a side, of a patch's side, and channels;
+  // max_positions is the patches and a class token. 0: it reads tokens.
+  int64_t image_size = 0, patch_size = 0, channels = 0;
+  int64_t projection_size = 0;  // of kFeatures
+  Act pooler_activation = Act::kTanh;
+  Act mlm_activation = Act::kGelu;
+  std::vector<std::string> labels;  // of classes, by their index
+  fb::Scores scores = fb::Scores::Softmax;
+
   // The checkpoint's own 16- or 32-bit type: of most of its elements; bf16 when
   // any tensor is stored as quantised blocks.
   DType dtype = DType::kF32;
 
   std::vector<ModelWeight> weights;
   Coverage coverage;
+  // Stacks beside the main one, whose weights are among `weights` under names
+  // that begin with `tower` and a point: the encoder of an encoder-decoder
+  // ("encoder"), CLIP's tower of images ("vision").
+  std::string tower;
+  std::vector<ModelDescription> towers;
   // Things a user should know, in order.
   std::vector<std::string> notes;
 

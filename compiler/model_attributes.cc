@@ -1,6 +1,7 @@
 // Evaluates each attribute by name and checks it against its range.
 #include "compiler/model_attributes.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "compiler/policy_expression.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
+#include "schema/relative_bucket.h"
 
 namespace deepslice {
 namespace {
@@ -214,6 +216,10 @@ absl::Status DescribeExtras(const Attributes& a, ModelDescription* m) {
   DS_ASSIGN_OR_RETURN(m->embed_scale, a.NumberOr("embed_scale", 1));
   DS_ASSIGN_OR_RETURN(m->residual_scale, a.NumberOr("residual_scale", 1));
   DS_ASSIGN_OR_RETURN(m->logit_scale, a.NumberOr("logit_scale", 1));
+  DS_ASSIGN_OR_RETURN(const bool scaled_head, a.BoolOr("scaled_head", false));
+  if (scaled_head) {
+    m->logit_scale /= std::sqrt(static_cast<double>(m->hidden_size));
+  }
   DS_ASSIGN_OR_RETURN(m->logit_softcap, a.NotNegativeOr("logit_softcap", 0));
   DS_ASSIGN_OR_RETURN(m->attention_softcap,
                       a.NotNegativeOr("attention_softcap", 0));
@@ -297,6 +303,125 @@ absl::Status DescribeLayers(const Attributes& a, const json::Value& config,
   return absl::OkStatus();
 }
 
+// Of an image's side; what plans take, too.
+constexpr int64_t kMostPixels = 1 << 14;
+
+// What encoders have beside the rest.
+absl::Status DescribeEncoder(const Attributes& a, ModelDescription* m,
+                             ModelFlags* flags) {
+  DS_ASSIGN_OR_RETURN(m->causal, a.BoolOr("causal", true));
+  DS_ASSIGN_OR_RETURN(m->types, a.IntOr("types", 0, 1, limits::kPositions));
+  for (auto& [name, act] :
+       {std::make_pair("pooler_activation", &m->pooler_activation),
+        std::make_pair("mlm_activation", &m->mlm_activation)}) {
+    DS_ASSIGN_OR_RETURN(const ConfigValue v, a.Get(name));
+    if (!v.present()) continue;
+    DS_ASSIGN_OR_RETURN(const std::string text, ConfigString(v));
+    if (text == "tanh") {
+      *act = Act::kTanh;
+      continue;
+    }
+    DS_ASSIGN_OR_RETURN(*act, ActivationOf(text, v.place));
+  }
+  DS_ASSIGN_OR_RETURN(m->rel_buckets,
+                      a.IntOr("relative_buckets", 0, 1, limits::kPositions));
+  if (m->rel_buckets > 0) {
+    DS_ASSIGN_OR_RETURN(m->rel_max_distance,
+                        a.Int("relative_max_distance", 1, limits::kPositions));
+    if (!AreRelativeBuckets(m->rel_buckets, m->rel_max_distance, !m->causal)) {
+      DS_ASSIGN_OR_RETURN(const ConfigValue most,
+                          a.Get("relative_max_distance"));
+      return ConfigError(
+          most, absl::StrCat("more than the ", m->rel_buckets,
+                             " buckets count one by one, at most ",
+                             kMostRelativeDistance));
+    }
+  }
+  DS_ASSIGN_OR_RETURN(m->image_size,
+                      a.IntOr("image_size", 0, 1, kMostPixels));
+  if (m->image_size > 0) {
+    DS_ASSIGN_OR_RETURN(m->patch_size, a.Int("patch_size", 1, m->image_size));
+    DS_ASSIGN_OR_RETURN(m->channels, a.Int("channels", 3, 3));
+    if (m->image_size % m->patch_size != 0) {
+      DS_ASSIGN_OR_RETURN(const ConfigValue patch, a.Get("patch_size"));
+      return ConfigError(
+          patch, absl::StrCat("a divisor of the image's ", m->image_size,
+                              " pixels"));
+    }
+    const int64_t side = m->image_size / m->patch_size;
+    m->max_positions = side * side + 1;
+  }
+  DS_ASSIGN_OR_RETURN(m->projection_size,
+                      a.IntOr("projection_size", 0, 1, limits::kHiddenSize));
+  DS_ASSIGN_OR_RETURN(const ConfigValue pad, a.Get("positions_after_pad"));
+  if (!pad.present()) return absl::OkStatus();
+  DS_ASSIGN_OR_RETURN(m->pad_id, ConfigInt(pad, 0, limits::kVocab));
+  flags->position_offset = m->pad_id + 1;
+  m->max_positions -= flags->position_offset;
+  if (m->max_positions > 0) return absl::OkStatus();
+  return ConfigError(pad, "an id below the rows of the position table");
+}
+
+// The names of a model's classes: id2label, or LABEL_0 and so on.
+absl::Status DescribeLabels(const json::Value& config, ModelDescription* m) {
+  const ConfigValue names = FindConfig(config, "id2label");
+  ConfigValue count = FindConfig(config, "num_labels");
+  int64_t size = 2;
+  if (names.present()) {
+    if (!names.value.is_object() || names.value.members().empty() ||
+        static_cast<int64_t>(names.value.members().size()) > limits::kVocab) {
+      return ConfigError(names, "an object with a name for each class");
+    }
+    size = static_cast<int64_t>(names.value.members().size());
+  } else if (count.present()) {
+    DS_ASSIGN_OR_RETURN(size, ConfigInt(count, 1, limits::kVocab));
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    std::string label = absl::StrCat("LABEL_", i);
+    if (names.present()) {
+      const json::Value* name = names.value.Find(absl::StrCat(i));
+      if (name == nullptr || !name->is_string()) {
+        return ConfigError(names,
+                           absl::StrCat("names for the classes \"0\" to \"",
+                                        size - 1, "\""));
+      }
+      label = name->as_string();
+    }
+    m->labels.push_back(std::move(label));
+  }
+  const ConfigValue problem = FindConfig(config, "problem_type");
+  if (!problem.present()) {
+    m->scores = size == 1 ? fb::Scores::Sigmoid : fb::Scores::Softmax;
+    return absl::OkStatus();
+  }
+  DS_ASSIGN_OR_RETURN(const std::string type, ConfigString(problem));
+  if (type == "regression") {
+    m->scores = fb::Scores::AsTheyAre;
+  } else if (type == "multi_label_classification") {
+    m->scores = fb::Scores::Sigmoid;
+  } else if (type == "single_label_classification") {
+    m->scores = fb::Scores::Softmax;
+  } else {
+    return ConfigError(problem,
+                       "regression, single_label_classification, "
+                       "multi_label_classification");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DescribeHead(const Policy& policy, const json::Value& config,
+                          ModelDescription* m, ModelFlags* flags) {
+  for (const auto& [architecture, head] : policy.heads) {
+    if (architecture == m->architecture) flags->head = head;
+  }
+  const absl::Span<const absl::string_view> names = TaskHeadNames();
+  m->head = static_cast<TaskHead>(
+      std::find(names.begin(), names.end(), flags->head) - names.begin());
+  const bool classifies = m->head == TaskHead::kSequenceClasses ||
+                          m->head == TaskHead::kTokenClasses;
+  return classifies ? DescribeLabels(config, m) : absl::OkStatus();
+}
+
 absl::Status CheckRequired(const Policy& policy, const json::Value& config) {
   for (const RequiredValue& r : policy.require) {
     const ConfigValue v = FindConfig(config, r.key);
@@ -326,6 +451,8 @@ absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
   DS_RETURN_IF_ERROR(DescribeBlock(a, model, flags));
   DS_RETURN_IF_ERROR(DescribeExtras(a, model));
   DS_RETURN_IF_ERROR(DescribeLatent(a, model));
+  DS_RETURN_IF_ERROR(DescribeEncoder(a, model, flags));
+  DS_RETURN_IF_ERROR(DescribeHead(policy, config, model, flags));
   if (model->positions == PositionKind::kRope) {
     DS_RETURN_IF_ERROR(DescribeRopeOf(a, config, model));
   }
@@ -340,6 +467,13 @@ absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
         const ConfigValue v,
         EvaluateExpression(expression, policy.attributes, config));
     DS_ASSIGN_OR_RETURN(flags->biases[name], FlagOf(v, config));
+  }
+  for (const Policy& tower : policy.towers) {
+    ModelDescription& m = model->towers.emplace_back();
+    m.tower = tower.tower;
+    DS_RETURN_IF_ERROR(DescribeAttributes(tower, config, &m,
+                                          &flags->towers.emplace_back()));
+    model->notes.insert(model->notes.end(), m.notes.begin(), m.notes.end());
   }
   return absl::OkStatus();
 }

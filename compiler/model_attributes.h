@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "compiler/model.h"
@@ -23,8 +24,10 @@ struct ConfigFlag {
 struct ModelFlags {
   std::map<std::string, ConfigFlag> biases;  // the policy's flags, by name
   ConfigFlag tied_head;
+  std::string head = "causal_lm";  // TaskHeadNames
   std::string layers_place;     // the config's key for the number of layers
   int64_t position_offset = 0;  // rows of the position table before position 0
+  std::vector<ModelFlags> towers;  // of ModelDescription::towers
 };
 
 // Fills family, architecture, sizes (all but vocab_size when the config has

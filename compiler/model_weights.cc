@@ -39,11 +39,12 @@ class Resolver {
  public:
   Resolver(const Policy& policy, const ModelFlags& flags,
            const Checkpoint& checkpoint, const DescribeOptions& options,
-           ModelDescription* model)
+           std::map<std::string, TensorUse>* uses, ModelDescription* model)
       : policy_(policy),
         flags_(flags),
         checkpoint_(checkpoint),
         options_(options),
+        uses_(*uses),
         model_(*model),
         prefix_(ChoosePrefix()) {}
 
@@ -51,7 +52,9 @@ class Resolver {
     DS_RETURN_IF_ERROR(CheckLayerCount());
     DS_RETURN_IF_ERROR(ReadVocabSize());
     DS_RETURN_IF_ERROR(ReadRopeFactors());
+    DS_RETURN_IF_ERROR(ReadScale());
     for (const WeightPattern& pattern : policy_.weights) {
+      if (!IsOfHead(pattern, flags_)) continue;
       DS_RETURN_IF_ERROR(pattern.is_head() ? ResolveHead(pattern)
                                            : ResolvePattern(pattern));
     }
@@ -63,10 +66,52 @@ class Resolver {
           "; allowed: all that config.json asks for; copy the missing shards, "
           "or correct config.json"));
     }
-    DS_RETURN_IF_ERROR(CheckLeftOver());
-    for (auto& [name, use] : uses_) model_.coverage.tensors.push_back(use);
+    for (size_t i = 0; i < policy_.towers.size(); ++i) {
+      ModelDescription& tower = model_.towers[i];
+      DS_RETURN_IF_ERROR(Resolver(policy_.towers[i], flags_.towers[i],
+                                  checkpoint_, options_, &uses_, &tower)
+                             .Run());
+      for (ModelWeight& w : tower.weights) {
+        model_.weights.push_back(std::move(w));
+      }
+      tower.weights.clear();
+    }
     return absl::OkStatus();
   }
+
+  // What no pattern of any stack has taken.
+  absl::Status CheckLeftOver() {
+    std::vector<NamePattern> unused;
+    for (const std::string& pattern : policy_.unused) {
+      unused.emplace_back(pattern, prefix_);
+    }
+    std::vector<std::string> left;
+    for (const TensorInfo& t : checkpoint_.tensors()) {
+      if (uses_.contains(t.name)) continue;
+      const std::string* rule = nullptr;
+      for (size_t i = 0; i < unused.size(); ++i) {
+        if (unused[i].Match(t.name) >= 0) rule = &policy_.unused[i];
+      }
+      // What belongs to another head of the same model.
+      for (const WeightPattern& p : policy_.weights) {
+        if (!IsOfHead(p, flags_) && Matches(p, t.name)) rule = &p.name;
+      }
+      if (rule == nullptr) {
+        left.push_back(t.name);
+      } else {
+        uses_[t.name] = {t.name, TensorUse::Kind::kUnused, {}, *rule};
+      }
+    }
+    if (left.empty()) return absl::OkStatus();
+    return absl::NotFoundError(
+        absl::StrCat("policy ", policy_.name, ": ", Count(left.size()),
+                     left.size() == 1 ? " matches" : " match",
+                     " no pattern: ", FirstFew(left),
+                     "; add a pattern or list it under \"unused\" in "
+                     "policies/",
+                     policy_.name, ".json"));
+  }
+
 
  private:
   // The first prefix under which any pattern finds a tensor.
@@ -80,6 +125,19 @@ class Resolver {
       }
     }
     return policy_.prefixes[0];
+  }
+
+  // By a policy's name, or by the one that older files have.
+  const TensorInfo* Find(const std::string& name) const {
+    const TensorInfo* t = checkpoint_.Find(name);
+    for (const auto& [old_end, end] : policy_.renames) {
+      if (t != nullptr || !absl::EndsWith(name, end)) continue;
+      t = checkpoint_.Find(
+          absl::StrCat(absl::string_view(name).substr(
+                           0, name.size() - end.size()),
+                       old_end));
+    }
+    return t;
   }
 
   std::string FileOf(const TensorInfo& t) const {
@@ -159,6 +217,32 @@ class Resolver {
     return absl::OkStatus();
   }
 
+  // CLIP keeps the factor of its logits as a tensor of one logarithm.
+  absl::Status ReadScale() {
+    if (policy_.scale_tensor.empty()) return absl::OkStatus();
+    const TensorInfo* t = checkpoint_.Find(policy_.scale_tensor);
+    if (t == nullptr) {
+      missing_.push_back(policy_.scale_tensor);
+      return absl::OkStatus();
+    }
+    float logarithm = 0;
+    if (t->num_elements() == 1) {
+      DS_RETURN_IF_ERROR(
+          checkpoint_.ReadRows(*t, 0, 1, absl::MakeSpan(&logarithm, 1)));
+    }
+    // Far above what training allows.
+    constexpr float kMost = 40;
+    if (t->num_elements() != 1 || !(std::fabs(logarithm) <= kMost)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          FileOf(*t), ": tensor \"", t->name, "\": found shape ",
+          ShapeText(t->shape), " and ", logarithm,
+          "; allowed: one number, at most ", kMost, " in size"));
+    }
+    model_.logit_scale = std::exp(static_cast<double>(logarithm));
+    uses_[t->name] = {t->name, TensorUse::Kind::kUsed, {"logit_scale"}, ""};
+    return absl::OkStatus();
+  }
+
   int64_t Size(SlotDim dim) const { return SlotSize(model_, dim); }
   int64_t Offset(const WeightPattern& pattern) const {
     return FirstRow(pattern, flags_);
@@ -176,6 +260,13 @@ class Resolver {
                          t.shape[0] * t.shape[1] == want[0] &&
                          t.shape[1] == model_.head_dim;
     if (by_head) want = t.shape;
+    // One row may be published as a vector, a patch as [channels, side, side].
+    if (want.size() == 2 && want[1] == 1 && t.shape.size() == 1) {
+      want.pop_back();
+    }
+    if (pattern.slots[0]->cols == SlotDim::kPatch) {
+      want = {want[0], model_.channels, model_.patch_size, model_.patch_size};
+    }
     if (pattern.transposed && t.transposed_from_published && want.size() == 2) {
       std::swap(want[0], want[1]);
     }
@@ -200,6 +291,9 @@ class Resolver {
     ModelWeight w;
     w.name = slot.per_layer ? absl::StrCat("layers.", layer, ".", slot.name)
                             : std::string(slot.name);
+    if (!model_.tower.empty()) {
+      w.name = absl::StrCat(model_.tower, ".", w.name);
+    }
     w.role = SlotRole(model_, slot);
     w.shape = {Size(slot.rows)};
     if (slot.cols != SlotDim::kNone) w.shape.push_back(Size(slot.cols));
@@ -324,7 +418,7 @@ class Resolver {
     const NamePattern names(pattern.name, prefix_);
     for (int64_t layer = 0; layer < layers; ++layer) {
       const std::string name = names.Name(layer);
-      const TensorInfo* t = checkpoint_.Find(name);
+      const TensorInfo* t = Find(name);
       if (by_config && wanted != (t != nullptr)) {
         return absl::InvalidArgumentError(
             absl::StrCat("config.json: ", WhyWanted(pattern), ", but tensor \"",
@@ -340,7 +434,7 @@ class Resolver {
         continue;
       }
       if (t == nullptr) {
-        missing_.push_back(name);
+        if (!pattern.optional) missing_.push_back(name);
         continue;
       }
       DS_RETURN_IF_ERROR(CheckTensor(pattern, *t));
@@ -364,7 +458,7 @@ class Resolver {
   // The head is a tensor of its own, or the embedding once more.
   absl::Status ResolveHead(const WeightPattern& pattern) {
     const std::string name = NamePattern(pattern.name, prefix_).Name();
-    const TensorInfo* head = checkpoint_.Find(name);
+    const TensorInfo* head = Find(name);
     const ModelWeight* embed = model_.FindWeight("embed");
     if (embed == nullptr) return absl::OkStatus();  // reported as missing
     const std::string embed_name = embed->source.pieces[0].tensor;
@@ -418,41 +512,26 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  absl::Status CheckLeftOver() {
-    std::vector<NamePattern> unused;
-    for (const std::string& pattern : policy_.unused) {
-      unused.emplace_back(pattern, prefix_);
+  // Under the pattern's name or an older one.
+  bool Matches(const WeightPattern& p, const std::string& tensor) const {
+    const NamePattern pattern(p.name, prefix_);
+    if (pattern.Match(tensor) >= 0) return true;
+    for (const auto& [old_end, end] : policy_.renames) {
+      if (!absl::EndsWith(tensor, old_end)) continue;
+      const absl::string_view stem = absl::string_view(tensor).substr(
+          0, tensor.size() - old_end.size());
+      if (pattern.Match(absl::StrCat(stem, end)) >= 0) return true;
     }
-    std::vector<std::string> left;
-    for (const TensorInfo& t : checkpoint_.tensors()) {
-      if (uses_.contains(t.name)) continue;
-      const std::string* rule = nullptr;
-      for (size_t i = 0; i < unused.size(); ++i) {
-        if (unused[i].Match(t.name) >= 0) rule = &policy_.unused[i];
-      }
-      if (rule == nullptr) {
-        left.push_back(t.name);
-      } else {
-        uses_[t.name] = {t.name, TensorUse::Kind::kUnused, {}, *rule};
-      }
-    }
-    if (left.empty()) return absl::OkStatus();
-    return absl::NotFoundError(
-        absl::StrCat("policy ", policy_.name, ": ", Count(left.size()),
-                     left.size() == 1 ? " matches" : " match",
-                     " no pattern: ", FirstFew(left),
-                     "; add a pattern or list it under \"unused\" in "
-                     "policies/",
-                     policy_.name, ".json"));
+    return false;
   }
 
   const Policy& policy_;
   const ModelFlags& flags_;
   const Checkpoint& checkpoint_;
   const DescribeOptions& options_;
+  std::map<std::string, TensorUse>& uses_;
   ModelDescription& model_;
   const std::string prefix_;
-  std::map<std::string, TensorUse> uses_;
   std::vector<std::string> missing_;
 };
 
@@ -486,6 +565,20 @@ int64_t SlotSize(const ModelDescription& model, SlotDim dim) {
       return model.inner_size;
     case SlotDim::kEmbed:
       return model.embed_dim;
+    case SlotDim::kTypes:
+      return model.types;
+    case SlotDim::kLabels:
+      return static_cast<int64_t>(model.labels.size());
+    case SlotDim::kOne:
+      return 1;
+    case SlotDim::kHeads:
+      return model.heads;
+    case SlotDim::kBuckets:
+      return model.rel_buckets;
+    case SlotDim::kPatch:
+      return model.channels * model.patch_size * model.patch_size;
+    case SlotDim::kProjection:
+      return model.projection_size;
     case SlotDim::kQueryNorm:
       return NormsHeads(model) ? model.head_dim : model.heads * model.head_dim;
     case SlotDim::kQueryNope:
@@ -513,8 +606,14 @@ int64_t SlotSize(const ModelDescription& model, SlotDim dim) {
   return 0;
 }
 
+bool IsOfHead(const WeightPattern& pattern, const ModelFlags& flags) {
+  return pattern.of.empty() || std::find(pattern.of.begin(), pattern.of.end(),
+                                         flags.head) != pattern.of.end();
+}
+
 bool IsWanted(const WeightPattern& pattern, const ModelFlags& flags) {
-  return (pattern.flag.empty() || flags.biases.at(pattern.flag).value) &&
+  return IsOfHead(pattern, flags) &&
+         (pattern.flag.empty() || flags.biases.at(pattern.flag).value) &&
          (pattern.not_flag.empty() || !flags.biases.at(pattern.not_flag).value);
 }
 
@@ -568,7 +667,12 @@ absl::Status ResolveWeights(const Policy& policy, const ModelFlags& flags,
                             const Checkpoint& checkpoint,
                             const DescribeOptions& options,
                             ModelDescription* model) {
-  return Resolver(policy, flags, checkpoint, options, model).Run();
+  std::map<std::string, TensorUse> uses;
+  Resolver resolver(policy, flags, checkpoint, options, &uses, model);
+  DS_RETURN_IF_ERROR(resolver.Run());
+  DS_RETURN_IF_ERROR(resolver.CheckLeftOver());
+  for (auto& [name, use] : uses) model->coverage.tensors.push_back(use);
+  return absl::OkStatus();
 }
 
 }  // namespace deepslice

@@ -21,6 +21,8 @@ absl::Status ResolveWeights(const Policy& policy, const ModelFlags& flags,
 
 // Rows or columns of a slot in this model; 1 for kNone.
 int64_t SlotSize(const ModelDescription& model, SlotDim dim);
+// Whether the model's head reads the pattern's tensors.
+bool IsOfHead(const WeightPattern& pattern, const ModelFlags& flags);
 // Whether the config has tensors of that pattern.
 bool IsWanted(const WeightPattern& pattern, const ModelFlags& flags);
 // The role of a slot in this model.

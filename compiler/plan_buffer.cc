@@ -67,7 +67,7 @@ Offset<fb::Step> BuildStep(FlatBufferBuilder& b, const ScheduledStep& step,
 }
 
 Offset<fb::Program> BuildProgram(FlatBufferBuilder& b, const Schedule& s,
-                                 const Graph& graph) {
+                                 const Graph& graph, bool encodes) {
   std::vector<Offset<fb::NamedDim>> dims;
   for (const ScheduledDim& d : s.dims) {
     dims.push_back(fb::CreateNamedDim(b, b.CreateString(d.name), d.maximum));
@@ -94,16 +94,16 @@ Offset<fb::Program> BuildProgram(FlatBufferBuilder& b, const Schedule& s,
   for (const ScheduledStep& step : s.steps) {
     steps.push_back(BuildStep(b, step, graph));
   }
-  const auto name = b.CreateString("step");
+  const auto name = b.CreateString(encodes ? "encode" : "step");
   const auto dim_vector = b.CreateVector(dims);
   const auto slot_vector = b.CreateVector(slots);
   const auto buffer_vector = b.CreateVector(buffers);
   const auto step_vector = b.CreateVector(steps);
   const auto inputs = b.CreateVector(s.inputs);
   const auto outputs = b.CreateVector(s.outputs);
-  return fb::CreateProgram(b, name, fb::ProgramKind::Step, dim_vector,
-                           slot_vector, buffer_vector, step_vector, inputs,
-                           outputs);
+  return fb::CreateProgram(
+      b, name, encodes ? fb::ProgramKind::Encode : fb::ProgramKind::Step,
+      dim_vector, slot_vector, buffer_vector, step_vector, inputs, outputs);
 }
 
 Offset<fb::Weight> BuildWeight(FlatBufferBuilder& b, const Weight& w,
@@ -145,7 +145,10 @@ Offset<fb::Weight> BuildWeight(FlatBufferBuilder& b, const Weight& w,
 }
 
 Offset<fb::State> BuildState(FlatBufferBuilder& b, const State& s,
-                             int64_t block_tokens) {
+                             const StepCeilings& ceilings) {
+  const int64_t block_tokens = s.kind == StateKind::kCross
+                                   ? ceilings.max_source_tokens
+                                   : ceilings.kv_block;
   const int64_t bytes = RowsPerToken(s.kind) * s.kv_heads * s.head_dim *
                         block_tokens * EncodingBits(s.encoding) / 8;
   return fb::CreateState(b, b.CreateString(s.name),
@@ -220,10 +223,11 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   }
   std::vector<Offset<fb::State>> states;
   for (const auto& s : rank.graph->states()) {
-    states.push_back(BuildState(b, *s, contents.ceilings.kv_block));
+    states.push_back(BuildState(b, *s, contents.ceilings));
   }
   std::vector<Offset<fb::Target>> targets;
-  const auto program = BuildProgram(b, *rank.schedule, *rank.graph);
+  const auto program =
+      BuildProgram(b, *rank.schedule, *rank.graph, contents.encodes);
   if (contents.cpu) {
     const auto target_name = b.CreateString("cpu");
     const auto programs = b.CreateVector(&program, 1);
@@ -244,8 +248,7 @@ std::string BuildPlanBuffer(const RankPlan& rank,
       g.min_new_tokens, g.num_beams, g.length_penalty, g.early_stopping,
       g.num_return_sequences, suppressed);
   std::vector<Offset<fb::PublishedName>> published;
-  for (const auto& [name, buffer] : {std::make_pair("input_ids", "ids"),
-                                     std::make_pair("logits", "logits")}) {
+  for (const auto& [name, buffer] : contents.published) {
     const auto from = b.CreateString(name);
     const auto to = b.CreateString(buffer);
     published.push_back(fb::CreatePublishedName(b, from, to));
@@ -266,6 +269,10 @@ std::string BuildPlanBuffer(const RankPlan& rank,
     render_tests.push_back(fb::CreateRenderTest(b, messages, text, ids));
   }
   const auto render_test_vector = b.CreateVector(render_tests);
+  Offset<fb::EncoderSettings> encoder;
+  if (contents.encoder.has_value()) {
+    encoder = fb::CreateEncoderSettings(b, &*contents.encoder);
+  }
 
   const auto id = b.CreateString(rank.plan_set_id);
   const auto mesh = b.CreateVector(axes);
@@ -318,6 +325,7 @@ std::string BuildPlanBuffer(const RankPlan& rank,
   plan.add_source(source);
   plan.add_named_templates(named_templates);
   plan.add_template_tokens(template_tokens);
+  if (contents.encoder.has_value()) plan.add_encoder(encoder);
   fb::FinishPlanBuffer(b, plan.Finish());
   return std::string(reinterpret_cast<const char*>(b.GetBufferPointer()),
                      b.GetSize());

@@ -187,6 +187,11 @@ std::string PlanSetId(const json::Value& sources, const json::Value& options,
       add(text);
     }
   }
+  if (contents.encoder.has_value()) {
+    flatbuffers::FlatBufferBuilder b;
+    b.Finish(fb::CreateEncoderSettings(b, &*contents.encoder));
+    add({reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()});
+  }
   if (contents.gpu != nullptr) {
     sha.Update(contents.gpu->nvrtc.data(), contents.gpu->nvrtc.size());
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/optional.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/golden_sequences.h"
 #include "compiler/progress.h"
@@ -16,6 +17,7 @@
 #include "compiler/schedule.h"
 #include "ir/graph.h"
 #include "schema/base/json.h"
+#include "schema/plan_generated.h"
 
 namespace deepslice {
 
@@ -54,6 +56,12 @@ struct PlanContents {
   int64_t max_positions = 0;
   StepCeilings ceilings;
   bool cpu = true;                // has a program for the CPU
+  bool encodes = false;           // which is of kind encode
+  // Of a plan that reads whole sequences at once.
+  absl::optional<fb::EncoderSettingsT> encoder;
+  // Published names of inputs and outputs beside the program's.
+  std::vector<std::pair<std::string, std::string>> published = {
+      {"input_ids", "ids"}, {"logits", "logits"}};
   const GpuPlans* gpu = nullptr;  // compiled; nullptr: no GPU targets
   std::string tokenizer;      // TokenizerTables::bytes; empty: none
   ChatSettings chat;

@@ -25,6 +25,11 @@ constexpr absl::string_view kHeadMark = "{h}";
 constexpr absl::string_view kLayouts[] = {"thirds", "per_head", "per_group",
                                           "per_row"};
 
+// By the value of TaskHead.
+constexpr absl::string_view kTaskHeads[] = {
+    "causal_lm",     "none",     "masked_lm", "sequence_classes",
+    "token_classes", "question_answering", "features"};
+
 absl::Status Bad(absl::string_view place, const json::Value* found,
                  absl::string_view allowed) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -45,6 +50,40 @@ absl::StatusOr<std::vector<std::string>> Strings(const json::Value& object,
     out.push_back(item.as_string());
   }
   return out;
+}
+
+// An object of strings.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> StringPairs(
+    const json::Value& object, absl::string_view key) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const json::Value* found = object.Find(key);
+  if (found == nullptr) return out;
+  if (!found->is_object()) return Bad(key, found, "an object of strings");
+  for (const auto& [name, value] : found->members()) {
+    if (!value.is_string()) return Bad(key, &value, "a string");
+    out.emplace_back(name, value.as_string());
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Heads(
+    const json::Value& object, const std::vector<std::string>& architectures) {
+  DS_ASSIGN_OR_RETURN(auto heads, StringPairs(object, "heads"));
+  for (const auto& [architecture, head] : heads) {
+    const bool known =
+        std::find(std::begin(kTaskHeads), std::end(kTaskHeads), head) !=
+            std::end(kTaskHeads) &&
+        std::find(architectures.begin(), architectures.end(), architecture) !=
+            architectures.end();
+    if (!known) {
+      return Bad(absl::StrCat("heads.", architecture),
+                 object.Find("heads")->Find(architecture),
+                 absl::StrCat("of one of the architectures, ",
+                              absl::StrJoin(kTaskHeads, ", ")));
+    }
+  }
+  if (heads.empty() || heads.size() == architectures.size()) return heads;
+  return Bad("heads", object.Find("heads"), "one for each architecture");
 }
 
 // An object of expressions.
@@ -94,6 +133,16 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
       p.layout = static_cast<RowLayout>(at - std::begin(kLayouts));
     } else if (key == "transposed" && value.is_bool()) {
       p.transposed = value.as_bool();
+    } else if (key == "optional" && value.is_bool()) {
+      p.optional = value.as_bool();
+    } else if (key == "of") {
+      DS_ASSIGN_OR_RETURN(p.of, Strings(item, key));
+      for (const std::string& head : p.of) {
+        if (std::find(std::begin(kTaskHeads), std::end(kTaskHeads), head) ==
+            std::end(kTaskHeads)) {
+          return Bad(key, &value, absl::StrJoin(kTaskHeads, ", "));
+        }
+      }
     } else if (key == "when" && value.is_string() &&
                flags.Find(value.as_string()) != nullptr) {
       p.flag = value.as_string();
@@ -102,8 +151,8 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
       p.not_flag = value.as_string();
     } else {
       return Bad(key, &value,
-                 "name, weight or weights, layout, transposed, or when or "
-                 "unless with a name under \"flags\"");
+                 "name, weight or weights, layout, transposed, optional, of, "
+                 "or when or unless with a name under \"flags\"");
     }
   }
   for (const std::string& name : slots) {
@@ -140,6 +189,54 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
   return p;
 }
 
+absl::Status ReadWeights(const json::Value& root, Policy* out) {
+  const json::Value* weights = root.Find("weights");
+  if (weights == nullptr || !weights->is_array()) {
+    return Bad("weights", weights, "a list of objects");
+  }
+  for (const json::Value& item : weights->items()) {
+    DS_ASSIGN_OR_RETURN(WeightPattern pattern, Pattern(item, out->flags));
+    out->weights.push_back(std::move(pattern));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckKeys(const json::Value& object,
+                       absl::Span<const absl::string_view> keys) {
+  for (const auto& [key, value] : object.members()) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "found key \"", key, "\"; allowed: ", absl::StrJoin(keys, ", ")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A stack beside the main one, whose attributes it has but for its own.
+absl::StatusOr<Policy> ReadTower(const std::string& name,
+                                 const json::Value& object,
+                                 const Policy& main) {
+  constexpr absl::string_view kKeys[] = {"attributes", "weights"};
+  DS_RETURN_IF_ERROR(CheckKeys(object, kKeys));
+  Policy out;
+  out.name = main.name;
+  out.tower = name;
+  out.architectures = main.architectures;
+  for (const std::string& a : main.architectures) {
+    out.heads.emplace_back(a, "none");
+  }
+  out.prefixes = main.prefixes;
+  out.renames = main.renames;
+  out.flags = main.flags;
+  DS_ASSIGN_OR_RETURN(const json::Value own, Expressions(object, "attributes"));
+  out.attributes = own;
+  for (const auto& [key, expression] : main.attributes.members()) {
+    if (own.Find(key) == nullptr) out.attributes.Set(key, expression);
+  }
+  DS_RETURN_IF_ERROR(ReadWeights(object, &out));
+  return out;
+}
+
 absl::StatusOr<Policy> Read(absl::string_view text) {
   DS_ASSIGN_OR_RETURN(const json::Value root, json::Parse(text));
   Policy out;
@@ -149,15 +246,13 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
   }
   out.name = name->as_string();
   constexpr absl::string_view kKeys[] = {
-      "policy", "architectures", "model_types", "prefixes", "attributes",
-      "flags",  "require",       "weights",     "unused"};
-  for (const auto& [key, value] : root.members()) {
-    if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "found key \"", key, "\"; allowed: ", absl::StrJoin(kKeys, ", ")));
-    }
-  }
+      "policy",     "architectures", "heads",   "model_types", "prefixes",
+      "attributes", "flags",         "require", "renames",     "weights",
+      "unused",     "towers",        "sections", "scale_tensor"};
+  DS_RETURN_IF_ERROR(CheckKeys(root, kKeys));
   DS_ASSIGN_OR_RETURN(out.architectures, Strings(root, "architectures"));
+  DS_ASSIGN_OR_RETURN(out.heads, Heads(root, out.architectures));
+  DS_ASSIGN_OR_RETURN(out.renames, StringPairs(root, "renames"));
   DS_ASSIGN_OR_RETURN(out.model_types, Strings(root, "model_types"));
   DS_ASSIGN_OR_RETURN(out.prefixes, Strings(root, "prefixes"));
   if (out.prefixes.empty()) out.prefixes.push_back("");
@@ -165,13 +260,21 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
   DS_ASSIGN_OR_RETURN(out.flags, Expressions(root, "flags"));
   DS_ASSIGN_OR_RETURN(out.require, Required(root));
   DS_ASSIGN_OR_RETURN(out.unused, Strings(root, "unused"));
-  const json::Value* weights = root.Find("weights");
-  if (weights == nullptr || !weights->is_array()) {
-    return Bad("weights", weights, "a list of objects");
+  if (root.Find("sections") != nullptr) {
+    DS_ASSIGN_OR_RETURN(out.sections, Strings(root, "sections"));
   }
-  for (const json::Value& item : weights->items()) {
-    DS_ASSIGN_OR_RETURN(WeightPattern pattern, Pattern(item, out.flags));
-    out.weights.push_back(std::move(pattern));
+  if (const json::Value* scale = root.Find("scale_tensor")) {
+    if (!scale->is_string()) return Bad("scale_tensor", scale, "a string");
+    out.scale_tensor = scale->as_string();
+  }
+  DS_RETURN_IF_ERROR(ReadWeights(root, &out));
+  const json::Value* towers = root.Find("towers");
+  if (towers == nullptr) return out;
+  if (!towers->is_object()) return Bad("towers", towers, "an object");
+  for (const auto& [tower, object] : towers->members()) {
+    absl::StatusOr<Policy> read = ReadTower(tower, object, out);
+    if (!read.ok()) return Annotate(read.status(), "towers.", tower);
+    out.towers.push_back(*std::move(read));
   }
   return out;
 }
@@ -206,6 +309,8 @@ int64_t TakeNumber(absl::string_view* text) {
 }
 
 }  // namespace
+
+absl::Span<const absl::string_view> TaskHeadNames() { return kTaskHeads; }
 
 absl::StatusOr<Policy> ParsePolicy(absl::string_view text,
                                    absl::string_view file) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "compiler/weight_slot.h"
 #include "schema/base/json.h"
 
@@ -33,6 +34,9 @@ struct WeightPattern {
   bool transposed = false;  // stored as [in, out]
   std::string flag;         // "when": "" or a name under "flags"
   std::string not_flag;     // "unless": the same
+  // "of": the heads that read it; empty: all. For others it is unused.
+  std::vector<std::string> of;
+  bool optional = false;    // may be absent, and then is not in the graph
 
   bool per_layer() const { return slots[0]->per_layer; }
   bool is_head() const { return slots[0]->name == "head"; }
@@ -49,11 +53,23 @@ struct Policy {
   std::vector<std::string> architectures;
   std::vector<std::string> model_types;
   std::vector<std::string> prefixes;  // in order of preference
+  // Architecture to the name of its head; empty: all are causal_lm.
+  std::vector<std::pair<std::string, std::string>> heads;
+  // Ends of names that older files have in place of others.
+  std::vector<std::pair<std::string, std::string>> renames;
   json::Value attributes;             // name: expression
   json::Value flags;                  // name: expression of a boolean
   std::vector<RequiredValue> require;
+  // Parts of the config that are models of their own elsewhere.
+  std::vector<std::string> sections;
+  // A tensor of one number whose exponential is logit_scale; "": there is none.
+  std::string scale_tensor;
   std::vector<WeightPattern> weights;
   std::vector<std::string> unused;
+  // Stacks beside the main one, by name (ModelDescription::towers): attributes
+  // that they don't give are the main one's.
+  std::string tower;
+  std::vector<Policy> towers;
 };
 
 // Reads a policy file. InvalidArgument with `file` and the place of what is
@@ -64,6 +80,8 @@ absl::StatusOr<Policy> ParsePolicy(absl::string_view text,
 // The same of a user's file, or of text that is no file, by its own name.
 absl::StatusOr<Policy> ParsePolicyFile(absl::string_view text,
                                        absl::string_view name);
+// The names of TaskHead by value: "causal_lm", ...
+absl::Span<const absl::string_view> TaskHeadNames();
 
 // The families that are built in, sorted by name.
 const std::vector<Policy>& AllPolicies();
@@ -72,6 +90,10 @@ const std::vector<Policy>& AllPolicies();
 // InvalidArgument when the two disagree or both are absent; Unimplemented with
 // the nearest name and the list of supported ones when unknown.
 absl::StatusOr<const Policy*> MatchPolicy(const json::Value& config);
+
+// The parts of the config (text_config, ...) that the policy of its
+// architecture or model_type reads; empty when there is none of it.
+std::vector<std::string> SectionsOf(const json::Value& config);
 
 // A pattern of tensor names with its prefix put in: one name, or one for each
 // layer, or where it has {h} one for each head of each layer.

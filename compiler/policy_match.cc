@@ -82,6 +82,25 @@ absl::StatusOr<std::vector<std::string>> Architectures(const ConfigValue& v) {
 
 }  // namespace
 
+std::vector<std::string> SectionsOf(const json::Value& config) {
+  std::vector<std::string> names;
+  for (const json::Value& item :
+       FindConfig(config, "architectures").value.items()) {
+    if (item.is_string()) names.push_back(item.as_string());
+  }
+  const ConfigValue type = FindConfig(config, "model_type");
+  for (const Policy& p : AllPolicies()) {
+    for (const std::string& name : names) {
+      if (Holds(p.architectures, name)) return p.sections;
+    }
+    if (names.empty() && type.value.is_string() &&
+        Holds(p.model_types, type.value.as_string())) {
+      return p.sections;
+    }
+  }
+  return {};
+}
+
 absl::StatusOr<const Policy*> MatchPolicy(const json::Value& config) {
   const ConfigValue architectures = FindConfig(config, "architectures");
   const ConfigValue model_type = FindConfig(config, "model_type");

@@ -51,10 +51,34 @@ SyntheticTensor ValuesOf(const WeightPattern& pattern,
   return out;
 }
 
+// The tensors of one stack.
+void AddTensors(const Policy& policy, const ModelDescription& model,
+                const ModelFlags& flags, DType dtype,
+                std::vector<TensorInfo>* out) {
+  for (const WeightPattern& pattern : policy.weights) {
+    if (pattern.is_head() && model.tied_head) continue;
+    if (!IsWanted(pattern, flags)) continue;
+    const NamePattern names(pattern.name, policy.prefixes[0]);
+    TensorInfo t;
+    t.dtype = dtype;
+    t.shape = PublishedShape(pattern, model, flags);
+    t.synthetic = ValuesOf(pattern, model);
+    const int64_t layers = pattern.per_layer() ? model.layers : 1;
+    const int64_t parts = names.per_head() ? t.shape[0] / model.head_dim : 1;
+    t.shape[0] /= parts;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      for (int64_t h = 0; h < parts; ++h) {
+        t.name = names.Name(layer, h);
+        out->push_back(t);
+      }
+    }
+  }
+}
+
 // `given` instead of the policy that the config names, if any.
 absl::StatusOr<std::vector<TensorInfo>> ListTensors(const Policy* given,
                                                     const json::Value& config) {
-  DS_RETURN_IF_ERROR(CheckConfigSupported(config));
+  DS_RETURN_IF_ERROR(CheckConfigSupported(config, SectionsOf(config)));
   const Policy* policy = given;
   if (policy == nullptr) {
     DS_ASSIGN_OR_RETURN(policy, MatchPolicy(config));
@@ -68,23 +92,10 @@ absl::StatusOr<std::vector<TensorInfo>> ListTensors(const Policy* given,
   }
   DS_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(config));
   std::vector<TensorInfo> out;
-  for (const WeightPattern& pattern : policy->weights) {
-    if (pattern.is_head() && model.tied_head) continue;
-    if (!IsWanted(pattern, flags)) continue;
-    const NamePattern names(pattern.name, policy->prefixes[0]);
-    TensorInfo t;
-    t.dtype = dtype;
-    t.shape = PublishedShape(pattern, model, flags);
-    t.synthetic = ValuesOf(pattern, model);
-    const int64_t layers = pattern.per_layer() ? model.layers : 1;
-    const int64_t parts = names.per_head() ? t.shape[0] / model.head_dim : 1;
-    t.shape[0] /= parts;
-    for (int64_t layer = 0; layer < layers; ++layer) {
-      for (int64_t h = 0; h < parts; ++h) {
-        t.name = names.Name(layer, h);
-        out.push_back(t);
-      }
-    }
+  AddTensors(*policy, model, flags, dtype, &out);
+  for (size_t i = 0; i < policy->towers.size(); ++i) {
+    AddTensors(policy->towers[i], model.towers[i], flags.towers[i], dtype,
+               &out);
   }
   return out;
 }

@@ -32,7 +32,7 @@ absl::StatusOr<ScheduledSlot> SizeOf(const Value& v,
                      [&](const ScheduledDim& s) { return s.name == d.symbol; });
     if (found == dims.end() || size.dim >= 0) {
       return absl::InternalError(absl::StrFormat(
-          "%%%s: %s: a value has one of the step's dims T, R, S, B", v.name,
+          "%%%s: %s: a value has one of the step's dims", v.name,
           TypeText(v.type)));
     }
     size.dim = static_cast<int>(found - dims.begin());
@@ -55,6 +55,13 @@ absl::StatusOr<Schedule> MakeSchedule(const Graph& graph,
               {"R", ceilings.max_step_tokens},
               {"S", ceilings.max_batch},
               {"B", ceilings.blocks_per_seq()}};
+  if (ceilings.max_source_tokens > 0) {
+    out.dims.push_back({"E", ceilings.max_source_tokens});
+  }
+  if (ceilings.max_images > 0) {
+    out.dims.push_back({"P", ceilings.max_images * ceilings.image_tokens});
+    out.dims.push_back({"I", ceilings.max_images});
+  }
   absl::flat_hash_map<const Value*, int> buffer_of;
   absl::flat_hash_map<const Weight*, int> weight_of;
   for (size_t i = 0; i < graph.weights().size(); ++i) {
@@ -118,8 +125,11 @@ int64_t CacheBytes(const Graph& graph, const StepCeilings& ceilings) {
       ceilings.kv_block * ceilings.max_batch * ceilings.blocks_per_seq();
   int64_t bytes = 0;
   for (const auto& s : graph.states()) {
+    const int64_t all = s->kind == StateKind::kCross
+                            ? ceilings.max_source_tokens * ceilings.max_batch
+                            : tokens;
     bytes += RowsPerToken(s->kind) * s->kv_heads * s->head_dim *
-             EncodingBits(s->encoding) / 8 * tokens;
+             EncodingBits(s->encoding) / 8 * all;
   }
   return bytes;
 }

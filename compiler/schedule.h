@@ -20,6 +20,10 @@ struct StepCeilings {
   int64_t max_batch = 8;          // sequence slots (S)
   int64_t max_step_tokens = 512;  // T, and R
   int64_t kv_block = 64;          // tokens of a cache block
+  // Of programs that read them: an encoder's tokens beside a decoder (E), of one
+  // sequence or of all; images (I) and their tokens (P).
+  int64_t max_source_tokens = 0;
+  int64_t max_images = 0, image_tokens = 0;
   int64_t blocks_per_seq() const {
     return (max_seq_len + kv_block - 1) / kv_block;
   }

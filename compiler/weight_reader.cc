@@ -14,17 +14,16 @@ namespace {
 // Stored rows read at once: 1 MiB of floats, or one row when that is more.
 constexpr int64_t kElementsAtOnce = 1 << 18;
 
-// Rows and columns of a stored tensor of one or two dims; of two that make a
-// vector, all are rows.
+// Rows and columns of a stored tensor: its first dim and all others; where it
+// makes a vector, all are rows.
 absl::Status StoredSize(const TensorInfo& t, bool vector, int64_t* rows,
                         int64_t* cols) {
-  if (t.shape.empty() || t.shape.size() > 2) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor \"", t.name,
-                                                   "\": found ", t.shape.size(),
-                                                   " dims; allowed: 1 or 2"));
+  if (t.shape.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor \"", t.name, "\": found a scalar; allowed: 1 dim or more"));
   }
   *rows = t.shape[0];
-  *cols = t.shape.size() == 2 ? t.shape[1] : 1;
+  *cols = t.row_elements();
   if (vector) *rows *= std::exchange(*cols, 1);
   return absl::OkStatus();
 }

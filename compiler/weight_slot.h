@@ -1,4 +1,4 @@
-// The places that weights can take in a decoder's graph: name, role and shape.
+// The places that weights can take in a model's graph: name, role and shape.
 #ifndef DEEPSLICE_COMPILER_WEIGHT_SLOT_H_
 #define DEEPSLICE_COMPILER_WEIGHT_SLOT_H_
 
@@ -29,6 +29,13 @@ enum class SlotDim {
   kQueryLatent,
   kQuerySource,
   kAttended,  // columns of attn_out: heads * head_dim, or * value_dim
+  kTypes,   // token types
+  kLabels,  // classes
+  kOne,
+  kHeads,
+  kBuckets,  // of relative positions
+  kPatch,    // channels * patch_size * patch_size
+  kProjection,
 };
 
 struct WeightSlot {

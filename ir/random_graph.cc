@@ -137,7 +137,7 @@ class Builder {
     State* state;
   };
   template <typename At>
-  Heads SetHeads(std::vector<Attr>* attrs) {
+  Heads SetHeadCounts(std::vector<Attr>* attrs) {
     const int64_t group = 1 + Below(4), offset = Below(3);
     const int64_t heads = Below(8);
     const int64_t kv_heads = (offset + heads - 1) / group + 1;
@@ -147,13 +147,26 @@ class Builder {
     (*attrs)[At::group].i = group;
     (*attrs)[At::head_offset].i = offset;
     (*attrs)[At::head_dim].i = head_dim;
+    return {heads, kv_heads, head_dim, nullptr};
+  }
+  State* NewState(StateKind kind, const Heads& h) {
+    State* state = graph_.AddState(Name(), kind, h.kv_heads, h.head_dim);
+    state->encoding = static_cast<Encoding>(Below(kNumEncodings));
+    return state;
+  }
+  template <typename At>
+  Heads SetHeads(std::vector<Attr>* attrs) {
+    Heads h = SetHeadCounts<At>(attrs);
     (*attrs)[At::softcap].f = Coin() ? 0 : std::abs((*attrs)[At::softcap].f);
     const bool windowed = (*attrs)[At::window].i > 0 && Coin();
-    State* state = graph_.AddState(
-        Name(), windowed ? StateKind::kWindow : StateKind::kFull, kv_heads,
-        head_dim);
-    state->encoding = static_cast<Encoding>(Below(kNumEncodings));
-    return {heads, kv_heads, head_dim, state};
+    h.state = NewState(windowed ? StateKind::kWindow : StateKind::kFull, h);
+    return h;
+  }
+  // Biases by relative position, or none.
+  Operand MaybeRelative(int64_t heads, Attr* max_distance) {
+    max_distance->i = Coin() ? 20 + Below(100) : 0;
+    if (max_distance->i == 0) return Operand();
+    return NewWeight({heads, 4 + Below(30)});
   }
 
   Node* AddNode(const OpDef& def) {
@@ -226,7 +239,30 @@ class Builder {
               tokens_,
               tokens_,
               blocks_,
-              Maybe({h.heads})};
+              Maybe({h.heads}),
+              MaybeRelative(h.heads, &attrs[attr::Attention::max_distance])};
+        break;
+      }
+      case OpKind::kEncoderAttention: {
+        using At = attr::EncoderAttention;
+        const Heads h = SetHeadCounts<At>(&attrs);
+        const int64_t kv_cols = h.kv_heads * h.head_dim;
+        in = {ValueOf("T", h.heads * h.head_dim), ValueOf("T", kv_cols),
+              ValueOf("T", kv_cols), tokens_,
+              MaybeRelative(h.heads, &attrs[At::max_distance])};
+        break;
+      }
+      case OpKind::kCrossAttention: {
+        const Heads h = SetHeadCounts<attr::CrossAttention>(&attrs);
+        state = NewState(StateKind::kCross, h);
+        const int64_t kv_cols = h.kv_heads * h.head_dim;
+        in = {ValueOf("T", h.heads * h.head_dim),
+              ValueOf("R", kv_cols),
+              ValueOf("R", kv_cols),
+              tokens_,
+              rows_,
+              rows_,
+              graph_.AddParam(Name(), {DType::kI32, {"S", Dim(2)}})};
         break;
       }
       case OpKind::kQkvAttention: {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
+#include "schema/relative_bucket.h"
 
 namespace deepslice {
 namespace {
@@ -210,16 +211,42 @@ absl::StatusOr<TensorType> RopeShape(const Node& node) {
   return node.in(In::x)->type;
 }
 
-// The attributes that both attention ops have.
+// The attributes that all attention ops have.
 template <typename At>
-absl::Status CheckHeads(const Node& node) {
-  DS_RETURN_IF_ERROR(CheckNotNegative(node, At::softcap));
+absl::Status CheckHeadCounts(const Node& node) {
   DS_RETURN_IF_ERROR(CheckRange(node, At::heads, 0, limits::kHeads));
   DS_RETURN_IF_ERROR(CheckRange(node, At::kv_heads, 0, limits::kHeads));
   DS_RETURN_IF_ERROR(CheckRange(node, At::group, 1, limits::kHeads));
   DS_RETURN_IF_ERROR(CheckRange(node, At::head_offset, 0, limits::kHeads));
-  DS_RETURN_IF_ERROR(CheckRange(node, At::head_dim, 1, limits::kHiddenSize));
+  return CheckRange(node, At::head_dim, 1, limits::kHiddenSize);
+}
+
+// And those of the two over a growing cache.
+template <typename At>
+absl::Status CheckHeads(const Node& node) {
+  DS_RETURN_IF_ERROR(CheckNotNegative(node, At::softcap));
+  DS_RETURN_IF_ERROR(CheckHeadCounts<At>(node));
   return CheckRange(node, At::window, 0, limits::kPositions);
+}
+
+// rel_bias [heads, buckets] with as many buckets as its distance allows; none
+// has the distance 0.
+absl::Status CheckRelative(const Node& node, int rel_bias, int max_distance,
+                           int64_t heads, bool both_directions) {
+  if (!node.operands[rel_bias].present()) {
+    return node.i(max_distance) == 0
+               ? absl::OkStatus()
+               : BadAttr(node, max_distance, "0 where rel_bias is absent");
+  }
+  DS_RETURN_IF_ERROR(Check(node, rel_bias, WeightOf({heads, kAny})));
+  const int64_t buckets = node.weight(rel_bias)->type.dims[1].size;
+  if (AreRelativeBuckets(buckets, node.i(max_distance), both_directions)) {
+    return absl::OkStatus();
+  }
+  return BadAttr(node, max_distance,
+                 absl::StrCat("above a ", both_directions ? "fourth" : "half",
+                              " of the ", buckets, " buckets, at most ",
+                              kMostRelativeDistance));
 }
 
 // positions [T], slots [T], blocks [S, B].
@@ -243,6 +270,46 @@ absl::StatusOr<TensorType> AttentionShape(const Node& node) {
   DS_RETURN_IF_ERROR(Check(node, In::v, Activations({tokens, kv_cols})));
   DS_RETURN_IF_ERROR(CheckStepInputs<In>(node, tokens));
   DS_RETURN_IF_ERROR(Check(node, In::slopes, WeightOf({node.i(At::heads)})));
+  DS_RETURN_IF_ERROR(CheckRelative(node, In::rel_bias, At::max_distance,
+                                   node.i(At::heads), false));
+  return node.in(In::q)->type;
+}
+
+// q [T, heads * head_dim], k and v [T, kv_heads * head_dim], slots [T] -> q.
+absl::StatusOr<TensorType> EncoderAttentionShape(const Node& node) {
+  using In = operand::EncoderAttention;
+  using At = attr::EncoderAttention;
+  DS_RETURN_IF_ERROR(CheckHeadCounts<At>(node));
+  const Dim q_cols = node.i(At::heads) * node.i(At::head_dim);
+  const Dim kv_cols = node.i(At::kv_heads) * node.i(At::head_dim);
+  DS_RETURN_IF_ERROR(Check(node, In::q, Activations({kAny, q_cols})));
+  const Dim& tokens = DimOf(node, In::q, 0);
+  DS_RETURN_IF_ERROR(Check(node, In::k, Activations({tokens, kv_cols})));
+  DS_RETURN_IF_ERROR(Check(node, In::v, Activations({tokens, kv_cols})));
+  DS_RETURN_IF_ERROR(Check(node, In::slots, Indices({tokens})));
+  const bool full = static_cast<Mask>(node.i(At::mask)) == Mask::kFull;
+  DS_RETURN_IF_ERROR(CheckRelative(node, In::rel_bias, At::max_distance,
+                                   node.i(At::heads), full));
+  return node.in(In::q)->type;
+}
+
+// q [T, heads * head_dim], k and v [E, kv_heads * head_dim], slots [T],
+// source_positions and source_slots [E], sources [S, 2] -> q.
+absl::StatusOr<TensorType> CrossAttentionShape(const Node& node) {
+  using In = operand::CrossAttention;
+  using At = attr::CrossAttention;
+  DS_RETURN_IF_ERROR(CheckHeadCounts<At>(node));
+  const Dim q_cols = node.i(At::heads) * node.i(At::head_dim);
+  const Dim kv_cols = node.i(At::kv_heads) * node.i(At::head_dim);
+  DS_RETURN_IF_ERROR(Check(node, In::q, Activations({kAny, q_cols})));
+  DS_RETURN_IF_ERROR(Check(node, In::k, Activations({kAny, kv_cols})));
+  const Dim& tokens = DimOf(node, In::k, 0);
+  DS_RETURN_IF_ERROR(Check(node, In::v, Activations({tokens, kv_cols})));
+  DS_RETURN_IF_ERROR(
+      Check(node, In::slots, Indices({DimOf(node, In::q, 0)})));
+  DS_RETURN_IF_ERROR(Check(node, In::source_positions, Indices({tokens})));
+  DS_RETURN_IF_ERROR(Check(node, In::source_slots, Indices({tokens})));
+  DS_RETURN_IF_ERROR(Check(node, In::sources, Indices({kAny, Dim(2)})));
   return node.in(In::q)->type;
 }
 

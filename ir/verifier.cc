@@ -137,10 +137,9 @@ absl::Status CheckState(const State& state) {
   return absl::OkStatus();
 }
 
-// The last query head's KV head is one of this rank's; the state holds rows of
-// the size that is appended.
+// The last query head's KV head is one of this rank's.
 template <typename At>
-absl::Status CheckAttention(const Node& node) {
+absl::Status CheckLastHead(const Node& node) {
   const int64_t heads = node.i(At::heads), kv_heads = node.i(At::kv_heads);
   const int64_t last =
       (node.i(At::head_offset) + heads - 1) / node.i(At::group);
@@ -150,12 +149,28 @@ absl::Status CheckAttention(const Node& node) {
                   ": the last head reads KV head ", last,
                   "; allowed: below kv_heads=", kv_heads);
   }
+  return absl::OkStatus();
+}
+
+// The state holds rows of the size that is appended.
+template <typename At>
+absl::Status CheckStateHeads(const Node& node) {
+  DS_RETURN_IF_ERROR(CheckLastHead<At>(node));
   const State& state = *node.state;
-  if (state.kv_heads != kv_heads || state.head_dim != node.i(At::head_dim)) {
+  if (state.kv_heads != node.i(At::kv_heads) ||
+      state.head_dim != node.i(At::head_dim)) {
     return Broken("state @", state.name, ": found kv_heads=", state.kv_heads,
-                  ", head_dim=", state.head_dim, "; allowed: ", kv_heads,
-                  " and ", node.i(At::head_dim), ", as the node has");
+                  ", head_dim=", state.head_dim, "; allowed: ",
+                  node.i(At::kv_heads), " and ", node.i(At::head_dim),
+                  ", as the node has");
   }
+  return absl::OkStatus();
+}
+
+template <typename At>
+absl::Status CheckAttention(const Node& node) {
+  DS_RETURN_IF_ERROR(CheckStateHeads<At>(node));
+  const State& state = *node.state;
   const bool windowed = node.i(At::window) > 0;
   if (state.kind != StateKind::kFull &&
       !(state.kind == StateKind::kWindow && windowed)) {
@@ -174,6 +189,12 @@ absl::Status CheckLatentAttention(const Node& node) {
   return Broken("state @", state.name,
                 ": allowed: latent, kv_heads=1, head_dim=",
                 node.i(attr::LatentAttention::head_dim), ", as the node has");
+}
+
+absl::Status CheckCrossAttention(const Node& node) {
+  DS_RETURN_IF_ERROR(CheckStateHeads<attr::CrossAttention>(node));
+  if (node.state->kind == StateKind::kCross) return absl::OkStatus();
+  return Broken("state @", node.state->name, ": allowed: cross");
 }
 
 class Verifier {
@@ -261,6 +282,9 @@ class Verifier {
   }
 
   absl::Status CheckNodeState(const Node& node) {
+    if (node.op == OpKind::kEncoderAttention) {
+      DS_RETURN_IF_ERROR(CheckLastHead<attr::EncoderAttention>(node));
+    }
     if (node.def().effect != Effect::kState) {
       return node.state == nullptr ? absl::OkStatus()
                                    : Broken("this op takes no state");
@@ -273,6 +297,7 @@ class Verifier {
       return Broken("state @", node.state->name, " is appended to twice");
     }
     if (node.op == OpKind::kLatentAttention) return CheckLatentAttention(node);
+    if (node.op == OpKind::kCrossAttention) return CheckCrossAttention(node);
     return node.op == OpKind::kAttention
                ? CheckAttention<attr::Attention>(node)
                : CheckAttention<attr::QkvAttention>(node);

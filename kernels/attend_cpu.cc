@@ -122,8 +122,9 @@ void RunUnit(const AttendStep& step, int64_t unit, int thread) {
   const int64_t first = part * step.layout.tile_tokens;
   const int64_t tokens =
       std::min(step.layout.tile_tokens, run->num_tokens - first);
-  AttendTile<T>(step.args, step.layout, run->first_token + first, tokens, kv,
-                step.Thread(thread));
+  const int64_t token = run->first_token + first;
+  AttendTile<T>(step.args, step.layout, token, tokens, step.args.slots[token],
+                step.args.positions[token], kv, step.Thread(thread));
 }
 
 void Attend(const AttentionArgs& args) {

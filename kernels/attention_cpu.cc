@@ -45,17 +45,30 @@ HWY_AFTER_NAMESPACE();
 namespace deepslice {
 HWY_EXPORT(AppendKeysAndValues);
 
+void AppendKeysAndValuesCpu(const AttentionArgs& args, const float* k,
+                            const float* v) {
+  HWY_DYNAMIC_DISPATCH(AppendKeysAndValues)(args, k, v);
+}
+
 void CpuAttention(const CpuCall& call) {
   using O = operand::Attention;
-  AttentionArgs args = MakeAttentionArgs<attr::Attention, O>(call);
+  using A = attr::Attention;
+  AttentionArgs args = MakeAttentionArgs<A, O>(call);
   args.q = call.in[O::q].f32();
-  HWY_DYNAMIC_DISPATCH(AppendKeysAndValues)
-  (args, call.in[O::k].f32(), call.in[O::v].f32());
+  if (call.in[O::rel_bias].data != nullptr) {
+    args.max_distance = call.attrs[A::max_distance].i;
+    args.relative = TakeRelative(call.in[O::rel_bias], args.heads,
+                                 args.max_distance, false, &args.scratch);
+  }
+  AppendKeysAndValuesCpu(args, call.in[O::k].f32(), call.in[O::v].f32());
   AttendCpu(args);
 }
 
 int64_t AttentionScratchBytes(const CpuShape& shape) {
-  return AttentionScratch<attr::Attention>(shape);
+  using A = attr::Attention;
+  return AttentionScratch<A>(shape) +
+         RelativeBytes(shape.attrs[A::heads].i,
+                       shape.attrs[A::max_distance].i);
 }
 
 }  // namespace deepslice

@@ -35,11 +35,18 @@ struct AttentionArgs {
   float softcap = 0;              // 0: none
   const float* slopes = nullptr;  // [heads]; nullptr: no ALiBi
   Alibi alibi = Alibi::kPlain;
+  // [heads, 2 * max_distance + 1]: what a score grows by for a key that far
+  // behind (at 0) to that far ahead; beyond, as at the ends. nullptr: nothing.
+  const float* relative = nullptr;
+  int64_t max_distance = 0;
+  // > 0: every token sees all of so many keys, whatever its own position.
+  int64_t all_keys = 0;
   const float* q = nullptr;  // [tokens, heads * head_dim]; may be `out`
   float* out = nullptr;      // [tokens, heads * value_dim]
   const int32_t* positions = nullptr;
   const int32_t* slots = nullptr;
-  const int32_t* blocks = nullptr;  // [slots, blocks_per_slot]
+  // [slots, blocks_per_slot]; nullptr: slot s has block s alone.
+  const int32_t* blocks = nullptr;
   int64_t blocks_per_slot = 0;
   const CpuState* state = nullptr;
   ThreadPool* pool = nullptr;
@@ -53,13 +60,19 @@ struct AttentionArgs {
   int64_t FirstKey(int64_t position) const {
     return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
   }
+  // Behind the last that it sees.
+  int64_t EndKey(int64_t position) const {
+    return all_keys > 0 ? all_keys : position + 1;
+  }
   // Row of head_dim elements of a key (part 0) or value (part 1), in elements
   // of the state's encoding from state->data.
   template <typename T>
   T* Row(int64_t slot, int64_t position, int64_t kv, int part) const {
     const int64_t tokens_per_block = state->block_tokens;
     const int64_t block =
-        blocks[slot * blocks_per_slot + position / tokens_per_block];
+        blocks == nullptr
+            ? slot
+            : blocks[slot * blocks_per_slot + position / tokens_per_block];
     char* data = static_cast<char*>(state->data) + block * state->block_bytes;
     const int64_t row =
         (part * kv_heads + kv) * tokens_per_block + position % tokens_per_block;
@@ -150,6 +163,32 @@ int64_t AttentionScratch(const CpuShape& shape) {
 
 // Attends all tokens; their keys and values are in the state already.
 void AttendCpu(const AttentionArgs& args);
+
+// Tokens of one sequence side by side, with the keys that all of them see (0:
+// each those up to itself). A run without keys gets zeros.
+struct KeyedRun {
+  int64_t first_token = 0, num_tokens = 0;
+  int64_t slot = 0;            // of the state
+  int64_t first_position = 0;  // of the first token
+  int64_t all_keys = 0;
+  int64_t first_unit = 0;  // set by AttendRunsCpu
+};
+// Attends `num_runs` runs of a step in parallel; args.slots, positions and
+// all_keys are not read. The scratch is as for `num_runs` at most the tokens.
+void AttendRunsCpu(const AttentionArgs& args, KeyedRun* runs,
+                   int64_t num_runs);
+
+// AttentionArgs::relative out of a weight [heads, buckets], in the first
+// RelativeBytes of *scratch, which then begins behind them.
+int64_t RelativeBytes(int64_t heads, int64_t max_distance);
+const float* TakeRelative(const CpuOperand& rel_bias, int64_t heads,
+                          int64_t max_distance, bool both_directions,
+                          char** scratch);
+
+// Writes k, v [tokens, kv_heads * head_dim] to the state at args.positions of
+// args.slots.
+void AppendKeysAndValuesCpu(const AttentionArgs& args, const float* k,
+                            const float* v);
 
 }  // namespace deepslice
 

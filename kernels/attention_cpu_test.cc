@@ -109,7 +109,7 @@ struct Op {
   OpKind kind;
   Heads heads;
   std::vector<Attr> attrs;
-  std::shared_ptr<TestOperand> slopes;
+  std::shared_ptr<TestOperand> slopes, rel_bias;
 
   int64_t QueryCols() const { return heads.heads * heads.dim; }
   int64_t KvCols() const { return heads.kv_heads * heads.dim; }
@@ -165,7 +165,8 @@ std::vector<const TestOperand*> Order(const Op& op,
                                       const TestOperand& blocks,
                                       const TestOperand* freqs) {
   if (op.kind == OpKind::kAttention) {
-    return {&x[0], &x[1], &x[2], &positions, &slots, &blocks, op.slopes.get()};
+    return {&x[0],   &x[1],  &x[2], &positions,
+            &slots, &blocks, op.slopes.get(), op.rel_bias.get()};
   }
   return {&x[0], &positions, &slots, &blocks, freqs, op.slopes.get()};
 }
@@ -408,6 +409,20 @@ TEST(CpuAttention, ShapesScoresAsTheReferenceDoes) {
       }
     }
     if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(CpuAttention, AddsBiasesByRelativePosition) {
+  uint32_t seed = 490;
+  for (const Heads& h : {kHeadCases[1], kHeadCases[2], kHeadCases[4]}) {
+    for (const int64_t max_distance : {7, 20, 128, 1000}) {
+      std::mt19937 rng(++seed);
+      Op op = MakeOp(OpKind::kAttention, h, 1 / std::sqrt(h.dim));
+      op.attrs[attr::Attention::max_distance].i = max_distance;
+      op.rel_bias = std::make_shared<TestOperand>(
+          TestOperand::Random(&rng, h.heads, 12, Encoding::kBF16));
+      CheckSteps(op, Encoding::kF32, nullptr, 8e-6, seed);
+    }
   }
 }
 

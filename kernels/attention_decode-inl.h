@@ -254,6 +254,13 @@ inline void ShapeScores(const AttentionArgs& args, int64_t head,
       hn::StoreU(hn::Mul(cap, TanhFloat(d, u)), d, scores + j);
     }
   }
+  if (args.relative != nullptr) {
+    const int64_t most = args.max_distance;
+    const float* bias = args.relative + head * (2 * most + 1) + most;
+    for (int64_t j = 0; j < n; ++j) {
+      scores[j] += bias[std::clamp(first + j - position, -most, most)];
+    }
+  }
   if (args.slopes == nullptr) return;
   if (args.alibi == Alibi::kScaledBf16) {
     const auto round = [](float x) { return BF16ToFloat(FloatToBF16(x)); };

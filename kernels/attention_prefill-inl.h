@@ -189,20 +189,20 @@ inline void ScaleRow(float* row, int64_t n, float factor) {
   }
 }
 
-// Attends `tokens` tokens from `first` (one sequence, consecutive positions)
-// with the query heads of `kv`. A row's bits depend on its own position and
+// Attends `tokens` tokens from `first` (one sequence in state slot `slot`,
+// consecutive positions) with the query heads of `kv`. A row's bits depend on its own position and
 // the keys alone: key tiles start at multiples of their size, and a tile that
 // a row does not see leaves its sums as they were.
 template <typename T>
 void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
-                int64_t first, int64_t tokens, int64_t kv, float* scratch) {
+                int64_t first, int64_t tokens, int64_t slot,
+                int64_t first_position, int64_t kv, float* scratch) {
   const int64_t first_head = args.FirstHead(kv);
   const int64_t heads = args.FirstHead(kv + 1) - first_head;
   const int64_t head_dim = args.head_dim, dim = layout.padded_dim;
   const int64_t rows = tokens * heads;
   const int64_t padded_rows =
       (rows + kAttentionRowGrain - 1) / kAttentionRowGrain * kAttentionRowGrain;
-  const int64_t slot = args.slots[first];
   const int64_t q_cols = args.heads * head_dim;
 
   float* keys = scratch;  // [head_dim, kAttentionKeyStride]
@@ -224,9 +224,8 @@ void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
   std::fill_n(most, padded_rows, -std::numeric_limits<float>::max());
   std::fill_n(total, padded_rows, 0.0f);
 
-  const int64_t first_position = args.positions[first];
   const int64_t begin = args.FirstKey(first_position);
-  const int64_t end = first_position + tokens;
+  const int64_t end = args.EndKey(first_position + tokens - 1);
   for (int64_t tile = begin / kAttentionTileKeys * kAttentionTileKeys;
        tile < end; tile += kAttentionTileKeys) {
     // Columns [low, high) of the tile are keys of this sequence.
@@ -250,7 +249,8 @@ void AttendTile(const AttentionArgs& args, const AttentionLayout& layout,
       const float factor =
           SoftenRow(scores + r * kAttentionTileKeys, high,
                     std::max(args.FirstKey(position) - tile, int64_t{0}),
-                    std::min(position + 1 - tile, high), &most[r], &total[r]);
+                    std::min(args.EndKey(position) - tile, high), &most[r],
+                    &total[r]);
       if (factor != 1.0f) ScaleRow(sums + r * dim, dim, factor);
     }
     Multiply<true>(scores + low, kAttentionTileKeys, values + low * dim, dim,

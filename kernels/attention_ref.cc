@@ -6,15 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/ref_util.h"
+#include "schema/relative_bucket.h"
 #include "schema/base/dtype.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
 
-absl::Status CheckRefAttention(const RefAttentionParams& a,
-                               const RefTensor* positions,
-                               const RefTensor* slots, const RefTensor* blocks,
-                               int64_t tokens, const RefState* state) {
+absl::Status CheckRefHeads(const RefAttentionParams& a) {
   const bool covered =
       a.heads == 0 || (a.group > 0 && a.head_offset >= 0 &&
                        (a.head_offset + a.heads - 1) / a.group < a.kv_heads);
@@ -27,6 +25,23 @@ absl::Status CheckRefAttention(const RefAttentionParams& a,
   if (a.slopes != nullptr) {
     DS_RETURN_IF_ERROR(CheckRefShape(a.op, "slopes", a.slopes, {a.heads}));
   }
+  if (a.rel_bias == nullptr) return absl::OkStatus();
+  DS_RETURN_IF_ERROR(
+      CheckRefShape(a.op, "rel_bias", a.rel_bias, {a.heads, -1}));
+  if (AreRelativeBuckets(a.rel_bias->cols(), a.max_distance,
+                         a.both_directions)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(a.op, ": ", a.rel_bias->cols(), " buckets up to distance ",
+                   a.max_distance, "; more distance than buckets is allowed"));
+}
+
+absl::Status CheckRefAttention(const RefAttentionParams& a,
+                               const RefTensor* positions,
+                               const RefTensor* slots, const RefTensor* blocks,
+                               int64_t tokens, const RefState* state) {
+  DS_RETURN_IF_ERROR(CheckRefHeads(a));
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "positions", positions, {tokens}));
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "slots", slots, {tokens}));
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "blocks", blocks, {-1, -1}));
@@ -51,6 +66,37 @@ double RefAlibi(const RefAttentionParams& a, int64_t head, int64_t key,
                     round(rounded * static_cast<float>(own)));
 }
 
+void AttendRef(const RefAttentionParams& a, const double* q, int64_t own,
+               const std::vector<RefKey>& keys, double* y) {
+  const int64_t value_dim = a.value_dim > 0 ? a.value_dim : a.head_dim;
+  for (int64_t h = 0; h < a.heads; ++h, q += a.head_dim, y += value_dim) {
+    const int64_t kv = (a.head_offset + h) / a.group * a.head_dim;
+    std::vector<double> weights;
+    double most = -std::numeric_limits<double>::infinity();
+    for (const RefKey& k : keys) {
+      double dot = 0;
+      for (int64_t d = 0; d < a.head_dim; ++d) dot += q[d] * k.key[kv + d];
+      double score = dot * a.scale;
+      if (a.softcap > 0) score = a.softcap * std::tanh(score / a.softcap);
+      if (a.slopes != nullptr) score += RefAlibi(a, h, k.position, own);
+      if (a.rel_bias != nullptr) {
+        score += a.rel_bias->row(h)[RelativeBucket(
+            k.position - own, a.rel_bias->cols(), a.max_distance,
+            a.both_directions)];
+      }
+      weights.push_back(score);
+      most = std::max(most, score);
+    }
+    double sum = 0;
+    for (double& w : weights) sum += w = std::exp(w - most);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      for (int64_t d = 0; d < value_dim; ++d) {
+        y[d] += weights[i] / sum * keys[i].value[kv + d];
+      }
+    }
+  }
+}
+
 void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
                      const RefTensor& k, const RefTensor& v,
                      const RefTensor& positions, const RefTensor& slots,
@@ -72,35 +118,13 @@ void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
     const auto first =
         a.window > 0 ? keys.upper_bound(last - a.window) : keys.begin();
     const auto end = keys.upper_bound(last);
-    for (int64_t h = 0; h < a.heads; ++h) {
-      const int64_t kv = (a.head_offset + h) / a.group * a.head_dim;
-      const double* query = q.row(t) + h * a.head_dim;
-      std::vector<double> weights;
-      double most = -std::numeric_limits<double>::infinity();
-      for (auto key = first; key != end; ++key) {
-        double dot = 0;
-        for (int64_t d = 0; d < a.head_dim; ++d) {
-          dot += query[d] * key->second[kv + d];
-        }
-        double score = dot * a.scale;
-        if (a.softcap > 0) score = a.softcap * std::tanh(score / a.softcap);
-        if (a.slopes != nullptr) {
-          score += RefAlibi(a, h, key->first, last);
-        }
-        weights.push_back(score);
-        most = std::max(most, weights.back());
-      }
-      double sum = 0;
-      for (double& w : weights) sum += w = std::exp(w - most);
-      double* y = out->data.data() + (t * a.heads + h) * value_dim;
-      size_t i = 0;
-      for (auto key = first; key != end; ++key, ++i) {
-        const std::vector<double>& value = values.at(key->first);
-        for (int64_t d = 0; d < value_dim; ++d) {
-          y[d] += weights[i] / sum * value[kv + d];
-        }
-      }
+    std::vector<RefKey> seen;
+    for (auto key = first; key != end; ++key) {
+      seen.push_back(
+          {key->first, key->second.data(), values.at(key->first).data()});
     }
+    AttendRef(a, q.row(t), last, seen,
+              out->data.data() + t * a.heads * value_dim);
   }
 }
 
@@ -108,7 +132,7 @@ absl::Status RefAttention(const RefCall& call, RefTensor* out) {
   using O = operand::Attention;
   using A = attr::Attention;
   const Attr* attrs = call.attrs;
-  const RefAttentionParams a = {"attention",
+  RefAttentionParams a = {"attention",
                                 attrs[A::heads].i,
                                 attrs[A::kv_heads].i,
                                 attrs[A::group].i,
@@ -119,6 +143,8 @@ absl::Status RefAttention(const RefCall& call, RefTensor* out) {
                                 attrs[A::softcap].f,
                                 static_cast<Alibi>(attrs[A::alibi].i),
                                 call.maybe(O::slopes)};
+  a.rel_bias = call.maybe(O::rel_bias);
+  a.max_distance = attrs[A::max_distance].i;
   const RefTensor* q = call.maybe(O::q);
   DS_RETURN_IF_ERROR(CheckRefShape(a.op, "q", q, {-1, a.heads * a.head_dim}));
   const int64_t tokens = q->rows();

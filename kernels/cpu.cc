@@ -43,6 +43,12 @@ Takes OperandTakes(OpKind kind, int index) {
     case OpKind::kRmsNormOver:
       return index == operand::RmsNormOver::scale ? Takes::kFloats
                                                   : Takes::kFloat32;
+    case OpKind::kAttention:
+      return index == operand::Attention::rel_bias ? Takes::kFloats
+                                                   : Takes::kFloat32;
+    case OpKind::kEncoderAttention:
+      return index == operand::EncoderAttention::rel_bias ? Takes::kFloats
+                                                          : Takes::kFloat32;
     case OpKind::kQkvAttention:
       return index == operand::QkvAttention::freqs ? Takes::kFloats
                                                    : Takes::kFloat32;
@@ -98,6 +104,10 @@ int64_t CpuScratchBytes(OpKind kind, const CpuShape& shape) {
       return QkvAttentionScratchBytes(shape);
     case OpKind::kLatentAttention:
       return LatentAttentionScratchBytes(shape);
+    case OpKind::kEncoderAttention:
+      return EncoderAttentionScratchBytes(shape);
+    case OpKind::kCrossAttention:
+      return CrossAttentionScratchBytes(shape);
     default:
       return 0;
   }

@@ -12,6 +12,8 @@ int64_t RopeScratchBytes(const CpuShape& shape);
 int64_t AttentionScratchBytes(const CpuShape& shape);
 int64_t QkvAttentionScratchBytes(const CpuShape& shape);
 int64_t LatentAttentionScratchBytes(const CpuShape& shape);
+int64_t EncoderAttentionScratchBytes(const CpuShape& shape);
+int64_t CrossAttentionScratchBytes(const CpuShape& shape);
 
 }  // namespace deepslice
 

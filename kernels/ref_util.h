@@ -31,9 +31,14 @@ struct RefAttentionParams {
   int64_t heads, kv_heads, group, head_offset, head_dim, window;
   double scale, softcap;
   Alibi alibi = Alibi::kPlain;
-  const RefTensor* slopes = nullptr;  // [heads]
-  int64_t value_dim = 0;              // of a value; 0: head_dim
+  const RefTensor* slopes = nullptr;    // [heads]
+  const RefTensor* rel_bias = nullptr;  // [heads, buckets]
+  int64_t max_distance = 0;
+  bool both_directions = false;
+  int64_t value_dim = 0;                // of a value; 0: head_dim
 };
+// Whether every query head has its KV head, and slopes and rel_bias fit them.
+absl::Status CheckRefHeads(const RefAttentionParams& a);
 absl::Status CheckRefAttention(const RefAttentionParams& a,
                                const RefTensor* positions,
                                const RefTensor* slots, const RefTensor* blocks,
@@ -42,6 +47,16 @@ void RunRefAttention(const RefAttentionParams& a, const RefTensor& q,
                      const RefTensor& k, const RefTensor& v,
                      const RefTensor& positions, const RefTensor& slots,
                      RefState* state, RefTensor* out);
+
+// A key and value that a token sees: rows of kv_heads * head_dim.
+struct RefKey {
+  int64_t position;
+  const double *key, *value;
+};
+// y [heads * head_dim], zeros so far, becomes what the token at `own` with
+// q [heads * head_dim] takes from the keys that it sees.
+void AttendRef(const RefAttentionParams& a, const double* q, int64_t own,
+               const std::vector<RefKey>& keys, double* y);
 
 // What ALiBi adds to the score of the key at `key` for the token at `own`.
 double RefAlibi(const RefAttentionParams& a, int64_t head, int64_t key,

@@ -41,6 +41,8 @@ bool SameRotation(const Node& q, const Node& k) {
 
 void Fuse(Graph& graph, Node* attention) {
   using In = operand::Attention;
+  // The fused op has no such operand.
+  if (attention->operands[In::rel_bias].present()) return;
   const std::optional<Branch> q = MatchBranch(graph, attention->in(In::q));
   const std::optional<Branch> k = MatchBranch(graph, attention->in(In::k));
   const std::optional<Branch> v = MatchBranch(graph, attention->in(In::v));

@@ -14,14 +14,38 @@ namespace {
 // 16 columns: one vector of floats on the widest CPU, one MMA tile on a GPU.
 constexpr int64_t kMlpGrain = 16;
 
-// Geometry of an attention node, under either of its two ops.
+// Geometry of an attention node, under any of its ops.
 struct HeadGeometry {
   int64_t heads, kv_heads, head_dim;
   HeadPart part;
 };
 
-int64_t AttrI(const Node& n, int attention, int qkv) {
-  return n.i(n.op == OpKind::kAttention ? attention : qkv);
+// Where an op that attends has its heads.
+struct AttentionOp {
+  OpKind op;
+  int heads, kv_heads, group, head_offset, head_dim;  // attributes
+  int inputs;                     // operands that linears make: q, k, v; qkv
+  int slopes = -1, rel_bias = -1;  // operands with a row for each query head
+};
+template <typename A>
+constexpr AttentionOp HeadsOf(OpKind op, int inputs, int slopes, int rel_bias) {
+  return {op,          A::heads, A::kv_heads, A::group, A::head_offset,
+          A::head_dim, inputs,   slopes,      rel_bias};
+}
+constexpr AttentionOp kAttentionOps[] = {
+    HeadsOf<attr::Attention>(OpKind::kAttention, 3, operand::Attention::slopes,
+                             operand::Attention::rel_bias),
+    HeadsOf<attr::QkvAttention>(OpKind::kQkvAttention, 1,
+                                operand::QkvAttention::slopes, -1),
+    HeadsOf<attr::EncoderAttention>(OpKind::kEncoderAttention, 3, -1,
+                                    operand::EncoderAttention::rel_bias),
+    HeadsOf<attr::CrossAttention>(OpKind::kCrossAttention, 3, -1, -1),
+};
+const AttentionOp* FindAttentionOp(OpKind op) {
+  for (const AttentionOp& a : kAttentionOps) {
+    if (a.op == op) return &a;
+  }
+  return nullptr;
 }
 
 class Slicer {
@@ -42,32 +66,28 @@ class Slicer {
  private:
   // Finds, for every weight that is cut by heads, the attention it serves.
   absl::Status CollectHeads() {
-    using A = attr::Attention;
-    using Q = attr::QkvAttention;
     for (const auto& n : graph_.nodes()) {
       if (n->op == OpKind::kLatentAttention) CollectLatent(n.get());
-      if (n->op != OpKind::kAttention && n->op != OpKind::kQkvAttention) {
-        continue;
-      }
+      const AttentionOp* op = FindAttentionOp(n->op);
+      if (op == nullptr) continue;
       HeadGeometry g;
-      g.heads = AttrI(*n, A::heads, Q::heads);
-      g.kv_heads = AttrI(*n, A::kv_heads, Q::kv_heads);
-      g.head_dim = AttrI(*n, A::head_dim, Q::head_dim);
+      g.heads = n->i(op->heads);
+      g.kv_heads = n->i(op->kv_heads);
+      g.head_dim = n->i(op->head_dim);
       if (g.kv_heads <= 0 || g.heads % g.kv_heads != 0 ||
-          AttrI(*n, A::head_offset, Q::head_offset) != 0) {
+          n->i(op->head_offset) != 0) {
         return absl::InvalidArgumentError(absl::StrFormat(
             "%%%s: %d query heads over %d KV heads; the first must be a "
             "multiple of the second, and unsliced",
             n->result->name, g.heads, g.kv_heads));
       }
       g.part = PartOfHeads(g.heads, g.kv_heads, tp_, rank_);
-      if (Weight* slopes = n->weight(n->op == OpKind::kAttention
-                                         ? +operand::Attention::slopes
-                                         : +operand::QkvAttention::slopes)) {
-        heads_.emplace(slopes, g);
+      for (const int of_heads : {op->slopes, op->rel_bias}) {
+        if (of_heads >= 0 && n->weight(of_heads) != nullptr) {
+          heads_.emplace(n->weight(of_heads), g);
+        }
       }
-      const int inputs = n->op == OpKind::kAttention ? 3 : 1;
-      for (int i = 0; i < inputs; ++i) {
+      for (int i = 0; i < op->inputs; ++i) {
         Trace(n->in(i), g, i == 0 ? g.part.q.size() : g.part.kv.size());
       }
       for (Node* user : graph_.Users(n->result)) {
@@ -225,16 +245,13 @@ class Slicer {
     for (auto& [n, heads] : latents_) {
       n->attrs[attr::LatentAttention::heads].i = heads;
     }
-    using A = attr::Attention;
-    using Q = attr::QkvAttention;
     for (auto& [n, g] : attentions_) {
-      const bool plain = n->op == OpKind::kAttention;
+      const AttentionOp& op = *FindAttentionOp(n->op);
       const int64_t group = g.heads / g.kv_heads;
-      n->attrs[plain ? +A::heads : +Q::heads].i = g.part.q.size();
-      n->attrs[plain ? +A::kv_heads : +Q::kv_heads].i = g.part.kv.size();
-      n->attrs[plain ? +A::head_offset : +Q::head_offset].i =
-          g.part.q.begin - g.part.kv.begin * group;
-      n->state->kv_heads = g.part.kv.size();
+      n->attrs[op.heads].i = g.part.q.size();
+      n->attrs[op.kv_heads].i = g.part.kv.size();
+      n->attrs[op.head_offset].i = g.part.q.begin - g.part.kv.begin * group;
+      if (n->state != nullptr) n->state->kv_heads = g.part.kv.size();
     }
   }
 

@@ -19,7 +19,15 @@ RequestLimits RequestLimitsOf(const Executor& executor) {
           .max_seq_len = executor.limits().max_seq_len,
           .max_batch = executor.limits().max_batch,
           .block_tokens = executor.block_tokens(),
-          .num_blocks = executor.num_blocks()};
+          .num_blocks = executor.num_blocks(),
+          .max_source_tokens = executor.max_source_tokens()};
+}
+
+absl::Status CheckGenerates(const Executor& executor) {
+  if (!executor.encodes()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the plan is an encoder, which generates nothing; use dsrun embed, "
+      "classify or fill-mask, or --feed");
 }
 
 class EngineImpl final : public Engine {
@@ -40,11 +48,23 @@ class EngineImpl final : public Engine {
       std::vector<Request> requests) override;
   absl::Status Score(
       const std::vector<std::vector<int32_t>>& sequences,
-      const std::function<void(int, int64_t, const float*)>& sink) override;
+      const std::function<void(int, int64_t, const float*)>& sink,
+      const std::vector<std::vector<int32_t>>& sources) override;
   absl::StatusOr<const float*> Step(const StepBatch& batch) override {
+    DS_RETURN_IF_ERROR(CheckGenerates(*executor_));
+    if (executor_->max_source_tokens() > 0) {
+      return absl::UnimplementedError(
+          "single steps of a plan with an encoder beside its decoder; generate "
+          "with it");
+    }
     DS_RETURN_IF_ERROR(RunStep(batch));
     if (batch.rows.empty()) return nullptr;
     return executor_->Logits();
+  }
+  absl::StatusOr<std::vector<NamedOutput>> Encode(
+      const StepBatch& batch) override {
+    DS_RETURN_IF_ERROR(RunStep(batch));
+    return executor_->Outputs();
   }
 
  private:
@@ -69,7 +89,13 @@ absl::Status EngineImpl::RunStep(const StepBatch& batch) {
 
 absl::StatusOr<std::vector<Completion>> EngineImpl::Generate(
     std::vector<Request> requests) {
+  DS_RETURN_IF_ERROR(CheckGenerates(*executor_));
   for (size_t i = 0; i < requests.size(); ++i) {
+    Request& r = requests[i];
+    if (r.source.empty() && executor_->decoder_start() >= 0) {
+      r.source = std::move(r.prompt);
+      r.prompt = {executor_->decoder_start()};
+    }
     const absl::Status status = CheckRequest(requests[i], request_limits_);
     if (!status.ok()) {
       // One request needs no number.
@@ -82,7 +108,17 @@ absl::StatusOr<std::vector<Completion>> EngineImpl::Generate(
 
 absl::Status EngineImpl::Score(
     const std::vector<std::vector<int32_t>>& sequences,
-    const std::function<void(int, int64_t, const float*)>& sink) {
+    const std::function<void(int, int64_t, const float*)>& sink,
+    const std::vector<std::vector<int32_t>>& sources) {
+  DS_RETURN_IF_ERROR(CheckGenerates(*executor_));
+  const bool reads_sources = executor_->max_source_tokens() > 0;
+  if (reads_sources != !sources.empty() ||
+      (reads_sources && sources.size() != sequences.size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        sequences.size(), " sequences with ", sources.size(),
+        " texts for an encoder; the plan ",
+        reads_sources ? "wants one for each" : "has no encoder"));
+  }
   Scheduler scheduler(limits_, Scheduler::Mode::kScore);
   const int64_t ceiling = executor_->limits().max_seq_len;
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -99,8 +135,20 @@ absl::Status EngineImpl::Score(
     DS_RETURN_IF_ERROR(CheckIds(sequences[i], executor_->vocab_size(),
                                 absl::StrCat("sequence ", i, ": id")));
   }
-  for (const auto& s : sequences) {
-    scheduler.Add(s, static_cast<int64_t>(s.size()));
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (!reads_sources) continue;
+    const auto length = static_cast<int64_t>(sources[i].size());
+    if (length < 1 || length > executor_->max_source_tokens()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sequence ", i, ": the encoder's text has ", length,
+          " tokens; 1 to ", executor_->max_source_tokens(), " are allowed"));
+    }
+    DS_RETURN_IF_ERROR(CheckIds(sources[i], executor_->vocab_size(),
+                                absl::StrCat("sequence ", i, ": input id")));
+  }
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    scheduler.Add(sequences[i], static_cast<int64_t>(sequences[i].size()), 1,
+                  reads_sources ? sources[i] : std::vector<int32_t>());
   }
   StepBatch batch;
   while (scheduler.Next(&batch)) {

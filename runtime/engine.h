@@ -33,15 +33,22 @@ class Engine {
   // Logits of all positions of each sequence: [sum of lengths, vocab], in
   // chunks of at most max_step_tokens, given to `sink` in order with the row's
   // sequence and position.
+  // With an encoder beside the decoder, `sources` has what it reads for each;
+  // else it is empty.
   virtual absl::Status Score(
       const std::vector<std::vector<int32_t>>& sequences,
       const std::function<void(int sequence, int64_t position,
-                               const float* logits)>& sink) = 0;
+                               const float* logits)>& sink,
+      const std::vector<std::vector<int32_t>>& sources = {}) = 0;
   // Runs one step of a caller that keeps sequences, blocks and batch itself:
   // logits of its rows, [rows, vocab], valid until the next call; nullptr for
   // no rows. The other calls use all slots and blocks. A batch that is refused
   // fails all later calls, too: the caller has checked it.
   virtual absl::StatusOr<const float*> Step(const StepBatch& batch) = 0;
+  // The same for a program of kind encode: its outputs, valid until the next
+  // call (encode.h makes the batches).
+  virtual absl::StatusOr<std::vector<NamedOutput>> Encode(
+      const StepBatch& batch) = 0;
 };
 
 // For ranks above 0; returns when rank 0 stops, or with the comm's error.

@@ -27,14 +27,16 @@ struct RunLimits {
 
 // One ragged step. Tokens of a sequence slot are contiguous, with ascending
 // consecutive positions, continuing what the slot's cache holds; prefill,
-// decode and mixtures are alike.
+// decode and mixtures are alike. Of a program of kind encode, and of sources
+// and images, sequences are whole: positions begin at 0.
 struct StepBatch {
   // [T]. Where the back end keeps_sampled(), ~r is the id that row r of the
   // step before drew.
   absl::Span<const int32_t> ids;
   absl::Span<const int32_t> positions;  // [T]
   absl::Span<const int32_t> slots;      // [T], in [0, max_batch)
-  absl::Span<const int32_t> blocks;     // [S * blocks_per_seq]: block table
+  // [S * blocks_per_seq]: block table; empty for a plan without caches.
+  absl::Span<const int32_t> blocks;
   absl::Span<const int32_t> rows;       // [R]: tokens whose logits are wanted
   // [R]: how each row draws its id, on rank 0's device; empty: no ids wanted.
   absl::Span<const SamplerRecord> samplers;
@@ -42,6 +44,27 @@ struct StepBatch {
   // when horizons_are_prompts(), the same in all its steps; may be empty where
   // no step reads it.
   absl::Span<const int32_t> horizons;
+  // [T]: token types, where a step reads them.
+  absl::Span<const int32_t> types;
+  // An encoder's tokens beside a decoder: [E], of sequences that begin in this
+  // step; and [S * 2], for each slot the source slot that holds its keys and
+  // how many they are (in this step or an earlier one).
+  absl::Span<const int32_t> source_ids, source_positions, source_slots;
+  absl::Span<const int32_t> sources;
+  // Images: [P] positions (0: the class token, whose pixels are zeros) and
+  // slots, [P * patch elements] pixels, and [I] the row of each image's class
+  // token.
+  absl::Span<const int32_t> image_positions, image_slots, image_rows;
+  absl::Span<const float> pixels;
+};
+
+// An output of a program of kind encode.
+struct NamedOutput {
+  std::string name;  // as published: "last_hidden_state"
+  enum class Of { kToken, kRow, kImage };
+  Of of = Of::kToken;             // what a row of it is for
+  int64_t rows = 0, cols = 0;
+  const float* data = nullptr;
 };
 
 class Executor {
@@ -60,6 +83,13 @@ class Executor {
   virtual absl::Status Execute(const StepBatch& batch) = 0;
   // [R, vocab] of the last Execute, valid until the next.
   virtual absl::StatusOr<const float*> Logits() = 0;
+  // What an Execute of a program of kind encode made, valid until the next;
+  // FailedPrecondition for other programs.
+  virtual absl::StatusOr<std::vector<NamedOutput>> Outputs() {
+    return absl::FailedPreconditionError("the plan is no encoder");
+  }
+  // Whether the program is one of kind encode: no caches, no sampling.
+  virtual bool encodes() const { return false; }
   // The ids that the samplers of the oldest Execute that was not asked for yet
   // drew, a row each, valid until the next call; kNoSampledId where logits hold
   // NaN or infinity. Every Execute with samplers is asked for once.
@@ -84,6 +114,14 @@ class Executor {
   virtual int64_t num_blocks() const = 0;  // of the cache, all sequences
   virtual int64_t block_tokens() const = 0;
   virtual int64_t vocab_size() const = 0;
+  // Ceilings of what a step brings beside its tokens; 0: the program has none.
+  virtual int64_t max_source_tokens() const { return 0; }
+  // The token that a decoder beside an encoder begins with; -1: there is none.
+  virtual int32_t decoder_start() const { return -1; }
+  virtual int64_t max_image_tokens() const { return 0; }
+  virtual int64_t patch_elements() const { return 0; }  // pixels of a token
+  virtual int64_t max_images() const { return 0; }
+  virtual bool reads_types() const { return false; }  // StepBatch::types
   // Bytes of one kind: as the plan says, and as our allocators took.
   struct MemoryLine {
     std::string what;  // "weights", "arena", "cache", "staging"; outside the

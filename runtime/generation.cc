@@ -70,7 +70,7 @@ void Generation::AddRequest(int request, const ScheduleLimits& limits) {
   for (int answer = 0; answer < (beams ? 1 : r.n);) {
     int width = beams ? r.beams.width : r.n - answer;
     while (width > 1 && !scheduler_.Fits(prompt, total, width)) --width;
-    const int first = scheduler_.Add(r.prompt, total, width);
+    const int first = scheduler_.Add(r.prompt, total, width, r.source);
     DS_CHECK(first == static_cast<int>(branches_.size()));
     for (int i = 0; i < width; ++i) {
       Branch& b = branches_.emplace_back();

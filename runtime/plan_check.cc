@@ -287,6 +287,51 @@ absl::Status CheckGeneration(const fb::Plan& plan,
   return absl::OkStatus();
 }
 
+absl::Status CheckImage(const fb::ImageInput& image) {
+  constexpr int32_t kMost = 1 << 14;
+  const auto is_size = [](int32_t n, int32_t least) {
+    return n >= least && n <= kMost;
+  };
+  if (!is_size(image.size(), 1) || !is_size(image.patch(), 1) ||
+      image.size() % image.patch() != 0 || !is_size(image.crop_width(), 0) ||
+      !is_size(image.crop_height(), 0) || !is_size(image.resize_width(), 0) ||
+      !is_size(image.resize_height(), 0) ||
+      !is_size(image.resize_shortest(), 0) ||
+      image.resample() > fb::Resample::MAX || !std::isfinite(image.scale())) {
+    return Senseless("encoder: image: a size, patch or scale is out of range");
+  }
+  constexpr uint32_t kChannels = 3;
+  for (const auto* values : {image.mean(), image.deviation()}) {
+    if (values == nullptr || values->size() != kChannels) {
+      return Senseless("encoder: image: wanted 3 means and 3 deviations");
+    }
+    for (const float x : *values) {
+      if (!std::isfinite(x) || (values == image.deviation() && x == 0)) {
+        return Senseless("encoder: image: mean or deviation ", x);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEncoder(const fb::Plan& plan,
+                          const fb::EncoderSettings& e) {
+  if (e.row_rule() > fb::RowRule::MAX || e.scores() > fb::Scores::MAX ||
+      e.pooling() > fb::Pooling::MAX) {
+    return Senseless("encoder: row_rule ", static_cast<int>(e.row_rule()),
+                     ", scores ", static_cast<int>(e.scores()), ", pooling ",
+                     static_cast<int>(e.pooling()), ": one is unknown");
+  }
+  if (e.types() < 0 || e.types() > limits::kPositions || e.max_tokens() < 0 ||
+      e.start_id() < -1 || e.start_id() >= plan.vocab_size() ||
+      !std::isfinite(e.logit_scale())) {
+    return Senseless("encoder: types ", e.types(), ", max_tokens ",
+                     e.max_tokens(), ", start_id ", e.start_id(),
+                     ": one is out of range");
+  }
+  return e.image() == nullptr ? absl::OkStatus() : CheckImage(*e.image());
+}
+
 // What `dsrun selftest` compares.
 absl::Status CheckSelfTests(const fb::Plan& plan) {
   const uint64_t most = limits::kPlanSelfTests;
@@ -320,6 +365,9 @@ absl::Status CheckText(const fb::Plan& plan) {
   }
   if (plan.generation() != nullptr) {
     DS_RETURN_IF_ERROR(CheckGeneration(plan, *plan.generation()));
+  }
+  if (plan.encoder() != nullptr) {
+    DS_RETURN_IF_ERROR(CheckEncoder(plan, *plan.encoder()));
   }
   return CheckSelfTests(plan);
 }

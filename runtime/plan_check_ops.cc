@@ -11,6 +11,7 @@
 #include "schema/base/checked_math.h"
 #include "schema/base/status_macros.h"
 #include "schema/ops.h"
+#include "schema/relative_bucket.h"
 
 namespace deepslice {
 namespace {
@@ -30,15 +31,34 @@ enum class Source { kActivation, kWeight, kInput };
 
 Source SourceOf(absl::string_view operand) {
   for (const absl::string_view w :
-       {"w", "table", "bias", "scale", "freqs", "long_freqs", "slopes"}) {
+       {"w", "table", "bias", "scale", "freqs", "long_freqs", "slopes",
+        "rel_bias"}) {
     if (operand == w) return Source::kWeight;
   }
   for (const absl::string_view i :
-       {"ids", "positions", "slots", "blocks", "rows", "horizons"}) {
+       {"ids", "positions", "slots", "blocks", "rows", "horizons",
+        "source_positions", "source_slots", "sources"}) {
     if (operand == i) return Source::kInput;
   }
   return Source::kActivation;
 }
+
+// Inputs of a program that an operand of another name may be; the executor
+// checks the values of each for all its uses.
+struct OtherInput {
+  OpKind op;
+  absl::string_view operand, input;
+};
+constexpr OtherInput kOtherInputs[] = {
+    {OpKind::kEmbed, "ids", "positions"},
+    {OpKind::kEmbed, "ids", "types"},
+    {OpKind::kEmbed, "ids", "source_ids"},
+    {OpKind::kEmbed, "ids", "image_positions"},
+    {OpKind::kEncoderAttention, "slots", "source_slots"},
+    {OpKind::kEncoderAttention, "slots", "image_slots"},
+    {OpKind::kGatherRows, "rows", "image_rows"},
+    {OpKind::kRope, "horizons", "prompts"},
+};
 
 class OpCheck {
  public:
@@ -119,11 +139,11 @@ class OpCheck {
                        "; f32 with a fixed second dim is allowed");
     }
     // The executor checks the values of an input for the use of its own name.
-    const bool may_be =
-        Text(b.name()) == op_->operands[i].name ||
-        (op_->kind == OpKind::kEmbed && Text(b.name()) == "positions") ||
-        (op_->kind == OpKind::kRope && Text(b.name()) == "prompts" &&
-         op_->operands[i].name == "horizons");
+    bool may_be = Text(b.name()) == op_->operands[i].name;
+    for (const OtherInput& o : kOtherInputs) {
+      may_be |= op_->kind == o.op && op_->operands[i].name == o.operand &&
+                Text(b.name()) == o.input;
+    }
     if (b.slot() < 0 && b.dtype() == static_cast<int>(DType::kI32) && may_be) {
       return absl::OkStatus();
     }
@@ -302,6 +322,40 @@ class OpCheck {
         DS_RETURN_IF_ERROR(In(O::v, {Named("T"), kv}));
         DS_RETURN_IF_ERROR(SequenceInputs(O::positions, O::slots, O::blocks));
         DS_RETURN_IF_ERROR(In(O::slopes, Sizes{Size{I(A::heads)}}));
+        DS_RETURN_IF_ERROR(Relative(O::rel_bias, A::max_distance,
+                                    I(A::heads), false));
+        return Out({Named("T"), q});
+      }
+      case OpKind::kEncoderAttention: {
+        using O = operand::EncoderAttention;
+        using A = attr::EncoderAttention;
+        DS_RETURN_IF_ERROR(HeadCounts<A>());
+        const Size q = {I(A::heads) * I(A::head_dim)};
+        const Size kv = {I(A::kv_heads) * I(A::head_dim)};
+        const Size tokens = in_[O::q][0];
+        DS_RETURN_IF_ERROR(In(O::q, {tokens, q}));
+        DS_RETURN_IF_ERROR(In(O::k, {tokens, kv}));
+        DS_RETURN_IF_ERROR(In(O::v, {tokens, kv}));
+        DS_RETURN_IF_ERROR(In(O::slots, {tokens}));
+        const bool full = static_cast<Mask>(I(A::mask)) == Mask::kFull;
+        DS_RETURN_IF_ERROR(Relative(O::rel_bias, A::max_distance,
+                                    I(A::heads), full));
+        return Out({tokens, q});
+      }
+      case OpKind::kCrossAttention: {
+        using O = operand::CrossAttention;
+        using A = attr::CrossAttention;
+        DS_RETURN_IF_ERROR(HeadCounts<A>());
+        DS_RETURN_IF_ERROR(StateHeads<A>(true));
+        const Size q = {I(A::heads) * I(A::head_dim)};
+        const Size kv = {I(A::kv_heads) * I(A::head_dim)};
+        DS_RETURN_IF_ERROR(In(O::q, {Named("T"), q}));
+        DS_RETURN_IF_ERROR(In(O::k, {Named("E"), kv}));
+        DS_RETURN_IF_ERROR(In(O::v, {Named("E"), kv}));
+        DS_RETURN_IF_ERROR(In(O::slots, {Named("T")}));
+        DS_RETURN_IF_ERROR(In(O::source_positions, {Named("E")}));
+        DS_RETURN_IF_ERROR(In(O::source_slots, {Named("E")}));
+        DS_RETURN_IF_ERROR(In(O::sources, {Named("S"), {2}}));
         return Out({Named("T"), q});
       }
       case OpKind::kQkvAttention: {
@@ -400,6 +454,10 @@ class OpCheck {
         return Out({in_[0][0], {in_[0][1].number / 2}});
       }
       case OpKind::kGatherRows:
+        if (in_[operand::GatherRows::rows] == Sizes{Named("I")}) {
+          DS_RETURN_IF_ERROR(In(0, {Named("P"), in_[0][1]}));
+          return Out({Named("I"), in_[0][1]});
+        }
         DS_RETURN_IF_ERROR(In(0, {Named("T"), in_[0][1]}));
         DS_RETURN_IF_ERROR(In(operand::GatherRows::rows, {Named("R")}));
         return Out({Named("R"), in_[0][1]});
@@ -442,10 +500,25 @@ class OpCheck {
                      head_dim, " are allowed");
   }
 
+  // A weight [heads, buckets], or none and no distance.
+  absl::Status Relative(int i, int max_distance, int64_t heads,
+                        bool both_directions) const {
+    if (!present_[i]) {
+      if (I(max_distance) == 0) return absl::OkStatus();
+      return Senseless("max_distance: ", I(max_distance), " without rel_bias");
+    }
+    DS_RETURN_IF_ERROR(Matrix(i));
+    const int64_t buckets = in_[i][1].number;
+    DS_RETURN_IF_ERROR(In(i, {{heads}, {buckets}}));
+    if (AreRelativeBuckets(buckets, I(max_distance), both_directions)) {
+      return absl::OkStatus();
+    }
+    return Senseless("rel_bias: ", buckets, " buckets up to distance ",
+                     I(max_distance), ": out of range");
+  }
+
   template <typename A>
-  absl::Status AttentionHeads() const {
-    DS_RETURN_IF_ERROR(NotNegative(A::softcap));
-    DS_RETURN_IF_ERROR(Heads(I(A::heads), I(A::head_dim)));
+  absl::Status StateHeads(bool cross) const {
     const fb::State& state = *view_.plan.states()->Get(step_.state());
     if (state.kind() == fb::StateKind::Latent) {
       return Senseless("states[", step_.state(), "] is latent");
@@ -456,6 +529,22 @@ class OpCheck {
                        I(A::head_dim), "; states[", step_.state(), "] has ",
                        state.kv_heads(), " and ", state.head_dim());
     }
+    if ((state.kind() == fb::StateKind::Cross) == cross) {
+      return absl::OkStatus();
+    }
+    return Senseless("states[", step_.state(), "]: kind ",
+                     static_cast<int>(state.kind()),
+                     ": not one of this op");
+  }
+  template <typename A>
+  absl::Status AttentionHeads() const {
+    DS_RETURN_IF_ERROR(NotNegative(A::softcap));
+    DS_RETURN_IF_ERROR(StateHeads<A>(false));
+    return HeadCounts<A>();
+  }
+  template <typename A>
+  absl::Status HeadCounts() const {
+    DS_RETURN_IF_ERROR(Heads(I(A::heads), I(A::head_dim)));
     const int64_t heads = I(A::heads), group = I(A::group);
     if (group < 1 || group > kMaxHeads || I(A::head_offset) > kMaxHeads ||
         (heads > 0 &&

@@ -2,6 +2,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "runtime/plan_check.h"
 #include "schema/base/checked_math.h"
@@ -100,17 +101,38 @@ struct StepInput {
   absl::string_view name, shape;
   bool gpu_only = false;
 };
-constexpr StepInput kStepInputs[] = {
-    {"ids", "i32[T]"},           {"positions", "i32[T]"},
-    {"slots", "i32[T]"},         {"blocks", "i32[S, B]"},
-    {"rows", "i32[R]"},          {"horizons", "i32[S]"},
-    {"prompts", "i32[S]"},       {"tiles", "i32[Q, 4]", true},
-    {"sampled", "i32[R]", true}, {"samplers", "u32[R, 8]", true}};
+constexpr StepInput kStepInputs[] = {{"ids", "i32[T]"},
+                                     {"positions", "i32[T]"},
+                                     {"slots", "i32[T]"},
+                                     {"blocks", "i32[S, B]"},
+                                     {"rows", "i32[R]"},
+                                     {"horizons", "i32[S]"},
+                                     {"prompts", "i32[S]"},
+                                     {"types", "i32[T]"},
+                                     {"source_ids", "i32[E]"},
+                                     {"source_positions", "i32[E]"},
+                                     {"source_slots", "i32[E]"},
+                                     {"sources", "i32[S, 2]"},
+                                     {"image_positions", "i32[P]"},
+                                     {"image_slots", "i32[P]"},
+                                     {"image_rows", "i32[I]"},
+                                     {"tiles", "i32[Q, 4]", true},
+                                     {"sampled", "i32[R]", true},
+                                     {"samplers", "u32[R, 8]", true}};
 
 absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
-  const absl::string_view name =
-      Text(view.program.buffers()->Get(index)->name());
+  const fb::Buffer& buffer = *view.program.buffers()->Get(index);
+  const absl::string_view name = Text(buffer.name());
   const std::string shape = BufferText(view, index);
+  if (name == "pixels") {
+    const bool fits =
+        buffer.dtype() == static_cast<int>(DType::kF32) &&
+        buffer.extents()->size() == 2 && buffer.extents()->Get(1)->dim() < 0 &&
+        absl::StartsWith(shape, "f32[P, ");
+    return fits ? absl::OkStatus()
+                : Senseless("inputs: pixels: ", shape,
+                            "; wanted f32[P, N]");
+  }
   for (const StepInput& input : kStepInputs) {
     if (input.name != name || (view.cpu && input.gpu_only)) continue;
     if (input.shape == shape) return absl::OkStatus();
@@ -118,9 +140,12 @@ absl::Status CheckStepInput(const ProgramView& view, int32_t index) {
   }
   return Senseless(
       "inputs: ", Quoted(view.program.buffers()->Get(index)->name()),
-      ": no input of a step; ids, positions, slots, blocks, horizons, "
-      "prompts",
-      view.cpu ? " and rows are" : ", rows, tiles, sampled and samplers are");
+      ": no input of a step; ",
+      absl::StrJoin(kStepInputs, ", ",
+                    [&](std::string* out, const StepInput& input) {
+                      absl::StrAppend(out, input.name);
+                    }),
+      " and pixels are");
 }
 
 absl::Status CheckInputs(const ProgramView& view) {
@@ -141,7 +166,8 @@ absl::Status CheckInputs(const ProgramView& view) {
                        ": has a slot; inputs are the caller's memory");
     }
     is_input[b] = true;
-    if (p.kind() == fb::ProgramKind::Step) {
+    if (p.kind() == fb::ProgramKind::Step ||
+        p.kind() == fb::ProgramKind::Encode) {
       DS_RETURN_IF_ERROR(CheckStepInput(view, b));
     }
   }

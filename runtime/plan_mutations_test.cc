@@ -52,6 +52,15 @@ class PlanMutations
       if (!status.ok()) return;
       // Reads what a caller would read.
       float sum = 0;
+      if ((*executor)->encodes()) {
+        const auto outputs = (*executor)->Outputs();
+        if (!outputs.ok()) return;
+        for (const NamedOutput& o : *outputs) {
+          for (int64_t i = 0; i < o.rows * o.cols; ++i) sum += o.data[i];
+        }
+        sum_ = sum;
+        return;
+      }
       const int64_t count = rows.size() * (*executor)->vocab_size();
       for (int64_t i = 0; i < count; ++i) sum += (*(*executor)->Logits())[i];
       sum_ = sum;

@@ -35,6 +35,20 @@ absl::Status CheckLengths(const Request& r, const RequestLimits& limits) {
   return CheckFitsCache(prompt + r.max_new_tokens - 1, limits);
 }
 
+absl::Status CheckSource(const Request& r, const RequestLimits& limits) {
+  const auto length = static_cast<int64_t>(r.source.size());
+  if (length > 0 && limits.max_source_tokens == 0) {
+    return Bad("a source of ", length, " tokens; the plan has no encoder");
+  }
+  if (limits.max_source_tokens == 0) return absl::OkStatus();
+  if (length < 1 || length > limits.max_source_tokens) {
+    return Bad("the encoder's text has ", length, " tokens; 1 to ",
+               limits.max_source_tokens,
+               " are allowed; compile with a higher --max-step-tokens");
+  }
+  return CheckIds(r.source, limits.vocab, "prompt id");
+}
+
 absl::Status CheckBeams(const Request& r, const RequestLimits& limits) {
   const BeamParams& beams = r.beams;
   if (beams.width < 1) {
@@ -99,6 +113,7 @@ absl::Status CheckFitsCache(int64_t tokens, const RequestLimits& limits) {
 
 absl::Status CheckRequest(const Request& r, const RequestLimits& limits) {
   DS_RETURN_IF_ERROR(CheckLengths(r, limits));
+  DS_RETURN_IF_ERROR(CheckSource(r, limits));
   DS_RETURN_IF_ERROR(CheckIds(r.prompt, limits.vocab, "prompt id"));
   DS_RETURN_IF_ERROR(CheckIds(r.stop_ids, limits.vocab, "stop id"));
   DS_RETURN_IF_ERROR(CheckSampling(r.sampling));

@@ -30,6 +30,10 @@ enum class Verdict { kGoOn, kStop, kCancel };
 // instead, as transformers does, and has no sampling.
 struct Request {
   std::vector<int32_t> prompt;  // not empty
+  // What an encoder reads beside a decoder, whose first tokens `prompt` is
+  // then. Empty for such a plan: the prompt is the encoder's, and the decoder
+  // begins with the plan's start token.
+  std::vector<int32_t> source;
   int64_t max_new_tokens = 0;   // > 0
   // Stop ids can't be chosen before so many tokens are there.
   int64_t min_new_tokens = 0;
@@ -65,6 +69,7 @@ struct RequestLimits {
   int64_t max_batch = 0;
   int64_t block_tokens = 0;
   int64_t num_blocks = 0;
+  int64_t max_source_tokens = 0;  // 0: there is no encoder
 };
 
 // InvalidArgument, with the numbers, for what can't run.

@@ -1,6 +1,7 @@
 #include "runtime/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "schema/base/check.h"
 #include "schema/base/checked_math.h"
@@ -13,7 +14,8 @@ ScheduleLimits ScheduleLimits::Of(const Executor& executor) {
           .blocks_per_seq = executor.blocks_per_seq(),
           .num_blocks = executor.num_blocks(),
           .block_tokens = executor.block_tokens(),
-          .horizons_are_prompts = executor.horizons_are_prompts()};
+          .horizons_are_prompts = executor.horizons_are_prompts(),
+          .max_source_tokens = executor.max_source_tokens()};
 }
 
 Scheduler::Scheduler(const ScheduleLimits& limits, Mode mode)
@@ -31,6 +33,14 @@ Scheduler::Scheduler(const ScheduleLimits& limits, Mode mode)
     v->reserve(limits.max_step_tokens);
   }
   rows_.reserve(limits.max_step_tokens);
+  if (limits.max_source_tokens == 0) return;
+  for (int64_t s = limits.max_batch; s-- > 0;) {
+    free_sources_.push_back(static_cast<int>(s));
+  }
+  sources_.assign(2 * limits.max_batch, 0);
+  for (auto* v : {&source_ids_, &source_positions_, &source_slots_}) {
+    v->reserve(limits.max_source_tokens);
+  }
 }
 
 Scheduler::Group Scheduler::MakeGroup(int64_t prompt, int64_t total,
@@ -52,9 +62,10 @@ bool Scheduler::Fits(int64_t prompt, int64_t total, int width) const {
 }
 
 int Scheduler::Add(const std::vector<int32_t>& tokens, int64_t total,
-                   int width) {
+                   int width, const std::vector<int32_t>& source) {
   const auto prompt = static_cast<int64_t>(tokens.size());
-  DS_CHECK(Fits(prompt, total, width) && !tokens.empty());
+  DS_CHECK(Fits(prompt, total, width) && !tokens.empty() &&
+           static_cast<int64_t>(source.size()) <= limits_.max_source_tokens);
   Group g = MakeGroup(prompt, total, width);
   g.first = static_cast<int>(sequences_.size());
   for (int i = 0; i < width; ++i) {
@@ -62,8 +73,9 @@ int Scheduler::Add(const std::vector<int32_t>& tokens, int64_t total,
     s.group = static_cast<int>(groups_.size());
   }
   sequences_[g.first].tokens = tokens;
-  groups_.push_back(g);
-  return g.first;
+  g.source = source;
+  groups_.push_back(std::move(g));
+  return groups_.back().first;
 }
 
 void Scheduler::Activate(int sequence) {
@@ -72,11 +84,42 @@ void Scheduler::Activate(int sequence) {
   free_slots_.pop_back();
   active_.push_back(sequence);
   s.tokens.reserve(groups_[s.group].total);
-  const Group& g = groups_[s.group];
+  Group& g = groups_[s.group];
   horizons_[s.slot] =
       static_cast<int32_t>(limits_.horizons_are_prompts ? g.prompt : g.total);
-  ++groups_[s.group].live;
+  ++g.live;
   --promised_slots_;
+  if (g.source.empty()) return;
+  if (g.source_slot < 0) {
+    g.source_slot = free_sources_.back();
+    free_sources_.pop_back();
+  }
+  sources_[2 * s.slot] = g.source_slot;
+  sources_[2 * s.slot + 1] = static_cast<int32_t>(g.source.size());
+}
+
+void Scheduler::ReleaseSource(Group* g) {
+  if (g->source_slot < 0) return;
+  free_sources_.push_back(g->source_slot);
+  g->source_slot = -1;
+}
+
+void Scheduler::EmitSources() {
+  for (auto* v : {&source_ids_, &source_positions_, &source_slots_}) v->clear();
+  for (const int sequence : active_) {
+    Group& g = groups_[sequences_[sequence].group];
+    const size_t after = source_ids_.size() + g.source.size();
+    if (g.source.empty() || g.source_runs ||
+        static_cast<int64_t>(after) > limits_.max_source_tokens) {
+      continue;
+    }
+    g.source_runs = true;
+    source_ids_.insert(source_ids_.end(), g.source.begin(), g.source.end());
+    for (size_t p = 0; p < g.source.size(); ++p) {
+      source_positions_.push_back(static_cast<int32_t>(p));
+      source_slots_.push_back(g.source_slot);
+    }
+  }
 }
 
 void Scheduler::Deactivate(int sequence) {
@@ -153,6 +196,7 @@ void Scheduler::Finish(int sequence) {
   promised_blocks_ -= g.Most(g.most_live) - g.Most(g.most_live - 1);
   --promised_slots_;
   --g.most_live;
+  if (g.most_live == 0) ReleaseSource(&g);
 }
 
 void Scheduler::FinishGroup(int sequence) {
@@ -165,6 +209,7 @@ void Scheduler::FinishGroup(int sequence) {
   promised_blocks_ -= g.Most(g.most_live);
   promised_slots_ -= g.most_live;
   g.most_live = 0;
+  ReleaseSource(&g);
 }
 
 void Scheduler::Emit(int sequence, int64_t count) {
@@ -195,6 +240,7 @@ bool Scheduler::Next(StepBatch* batch) {
   if (active_.empty()) return false;
   for (auto* v : {&ids_, &positions_, &slots_, &row_tokens_}) v->clear();
   rows_.clear();
+  EmitSources();
   int64_t room = limits_.max_step_tokens;
 
   if (mode_ == Mode::kGenerate) {
@@ -203,7 +249,7 @@ bool Scheduler::Next(StepBatch* batch) {
     size_t i = 0;
     for (; i < n && room > 0; ++i) {
       const int sequence = active_[(decode_start_ + i) % n];
-      if (sequences_[sequence].pending() != 1) continue;
+      if (sequences_[sequence].pending() != 1 || !CanRun(sequence)) continue;
       Emit(sequence, 1);
       --room;
     }
@@ -211,11 +257,16 @@ bool Scheduler::Next(StepBatch* batch) {
   }
   for (const int sequence : active_) {
     if (room == 0) break;
+    if (!CanRun(sequence)) continue;
     const int64_t count = std::min(room, sequences_[sequence].pending());
     Emit(sequence, count);
     room -= count;
   }
   *batch = {ids_, positions_, slots_, block_table_, row_tokens_, {}, horizons_};
+  batch->source_ids = source_ids_;
+  batch->source_positions = source_positions_;
+  batch->source_slots = source_slots_;
+  batch->sources = sources_;
   return !ids_.empty();
 }
 

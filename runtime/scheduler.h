@@ -20,6 +20,7 @@ struct ScheduleLimits {
   int64_t num_blocks = 0;
   int64_t block_tokens = 0;
   bool horizons_are_prompts = false;  // see StepBatch
+  int64_t max_source_tokens = 0;  // of an encoder beside the decoder
 
   static ScheduleLimits Of(const Executor& executor);
 };
@@ -47,8 +48,10 @@ class Scheduler {
   // `total` tokens at most (the last one is never run in kGenerate, so it needs
   // no place in the cache). The caller has checked them against the limits.
   // Returns the number of its first sequence, which has these tokens; the
-  // others follow.
-  int Add(const std::vector<int32_t>& tokens, int64_t total, int width = 1);
+  // others follow. `source` (at most max_source_tokens) is what an encoder
+  // reads before the first of them runs, for all of the group.
+  int Add(const std::vector<int32_t>& tokens, int64_t total, int width = 1,
+          const std::vector<int32_t>& source = {});
   // Whether a group of `width` can ever be admitted.
   bool Fits(int64_t prompt, int64_t total, int width) const;
 
@@ -98,6 +101,9 @@ class Scheduler {
     int most_live;          // sequences at once, from now on
     int live = 0;
     int64_t held = 0;  // different blocks
+    std::vector<int32_t> source;
+    int source_slot = -1;      // while admitted
+    bool source_runs = false;  // in this step or an earlier one
 
     // Blocks of `n` sequences at most.
     int64_t Most(int64_t n) const {
@@ -110,6 +116,13 @@ class Scheduler {
   void Activate(int sequence);
   void Deactivate(int sequence);
   void Emit(int sequence, int64_t count);
+  // Puts sources of admitted groups into the step, as far as it has room.
+  void EmitSources();
+  bool CanRun(int sequence) const {
+    const Group& g = groups_[sequences_[sequence].group];
+    return g.source.empty() || g.source_runs;
+  }
+  void ReleaseSource(Group* g);
   int32_t* BlockRow(int slot) {
     return &block_table_[slot * limits_.blocks_per_seq];
   }
@@ -127,6 +140,9 @@ class Scheduler {
   BlockAllocator blocks_;
   std::vector<int32_t> ids_, positions_, slots_, block_table_, row_tokens_;
   std::vector<int32_t> horizons_;  // by slot
+  std::vector<int> free_sources_;
+  std::vector<int32_t> source_ids_, source_positions_, source_slots_;
+  std::vector<int32_t> sources_;  // by slot, as in StepBatch
   std::vector<Row> rows_;
 };
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
 namespace deepslice {
@@ -48,6 +50,73 @@ TEST(Scheduler, ForksShareFullBlocksAndRunTheRestAgain) {
   ASSERT_EQ(s.rows().size(), 2u);
   EXPECT_EQ(s.rows()[1].sequence, fork);
   EXPECT_EQ(s.rows()[1].position, 6);
+}
+
+// Sources of a step as "slot:length" words, and what slots read.
+std::string SourcesOf(const StepBatch& batch) {
+  std::string out;
+  for (size_t i = 0; i < batch.source_ids.size();) {
+    size_t end = i;
+    while (end < batch.source_ids.size() &&
+           batch.source_slots[end] == batch.source_slots[i]) {
+      EXPECT_EQ(batch.source_positions[end], static_cast<int>(end - i));
+      ++end;
+    }
+    absl::StrAppend(&out, batch.source_slots[i], ":", end - i, " ");
+    i = end;
+  }
+  for (const int32_t slot :
+       std::set<int32_t>(batch.slots.begin(), batch.slots.end())) {
+    absl::StrAppend(&out, "slot ", slot, " reads ", batch.sources[2 * slot],
+                    ",", batch.sources[2 * slot + 1], " ");
+  }
+  return out;
+}
+
+TEST(Scheduler, SourcesRunOnceBeforeTheirSequencesAndWaitForRoom) {
+  ScheduleLimits limits = kLimits;
+  limits.max_source_tokens = 8;
+  Scheduler s(limits, Scheduler::Mode::kGenerate);
+  const int a = s.Add({0}, 4, 1, {5, 6, 7});
+  const int b = s.Add({0}, 4, 1, {1, 2, 3, 4, 5, 6});
+  const int c = s.Add({0}, 4, 1, {9, 9});
+  StepBatch batch;
+  ASSERT_TRUE(s.Next(&batch));
+  // The second's has no room beside the first's; the third's has.
+  EXPECT_EQ(SourcesOf(batch), "0:3 2:2 slot 0 reads 0,3 slot 2 reads 2,2 ");
+  EXPECT_EQ(s.rows().size(), 2u);
+  s.Append(a, 11);
+  s.Append(c, 12);
+  ASSERT_TRUE(s.Next(&batch));
+  EXPECT_EQ(SourcesOf(batch),
+            "1:6 slot 0 reads 0,3 slot 1 reads 1,6 slot 2 reads 2,2 ");
+  s.Finish(a);
+  s.Finish(c);
+  s.Append(b, 13);
+  ASSERT_TRUE(s.Next(&batch));
+  EXPECT_EQ(SourcesOf(batch), "slot 1 reads 1,6 ");
+}
+
+TEST(Scheduler, ForksReadTheSourceOfTheirGroupAsLongAsOneLives) {
+  ScheduleLimits limits = kLimits;
+  limits.max_source_tokens = 8;
+  Scheduler s(limits, Scheduler::Mode::kGenerate);
+  const int first = s.Add({0}, 6, 2, {5, 6});
+  s.Add({0}, 6, 1, {7});
+  s.Add({0}, 6, 2, {8, 8, 8});
+  StepBatch batch;
+  ASSERT_TRUE(s.Next(&batch));
+  EXPECT_EQ(SourcesOf(batch), "0:2 1:1 slot 0 reads 0,2 slot 1 reads 1,1 ");
+  const int fork = s.Fork(first);
+  s.Append(first, 3);
+  s.Append(fork, 4);
+  // The first one ends; its slot is free, its source is not.
+  s.Finish(first);
+  s.FinishGroup(first + 2);
+  ASSERT_TRUE(s.Next(&batch));
+  const std::string text = SourcesOf(batch);
+  EXPECT_NE(text.find("reads 0,2"), std::string::npos) << text;
+  EXPECT_EQ(text.find("0:3"), std::string::npos) << text;
 }
 
 TEST(Scheduler, AForkAtAFullBlockRunsNothingAgain) {

@@ -22,8 +22,12 @@ uint64_t StepShapeDigest(const Executor& executor);
 //   8  u64 step number    16  u64 StepShapeDigest
 //  24  u64 XXH3-64 of the body
 //  32  u32 tokens         36  u32 block table entries    40  u32 rows
-//  44  zero
-// The body is i32 ids, positions, slots, block table and rows, in this order.
+//  44  u32 horizons       48  u32 source tokens          52  u32 image tokens
+//  56  u32 images         60  u32 pixels
+// The body is, of 4 bytes each, ids, positions, slots, block table, rows,
+// horizons, types (of a program that reads them), source ids, positions and
+// slots, sources (where the program has any), image positions, slots and rows,
+// and pixels, in this order.
 // Each is one broadcast, long bodies several. All memory is taken when made.
 class StepChannel {
  public:
@@ -40,6 +44,7 @@ class StepChannel {
 
  private:
   absl::Status Check(uint32_t kind) const;
+  absl::Status CheckCounts() const;
   absl::Status BroadcastBody(int64_t bytes);
 
   Comm* const comm_;
@@ -47,6 +52,10 @@ class StepChannel {
   const int64_t max_tokens_;
   const int64_t table_size_;
   const int64_t max_batch_;
+  const bool has_types_;
+  const int64_t max_source_tokens_;
+  const int64_t max_image_tokens_;
+  const int64_t patch_;  // pixels of one
   uint64_t step_ = 0;
   std::vector<uint8_t> header_;
   std::vector<int32_t> body_;

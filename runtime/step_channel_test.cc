@@ -184,6 +184,14 @@ TEST_F(ForgedFrame, SizesBeyondTheCeilingsAreRefused) {
   DS_EXPECT_ERROR(Receive(words, {}), kAborted, "4294967295 block table");
 }
 
+TEST_F(ForgedFrame, SourcesAndImagesOfAPlanWithoutAreRefused) {
+  for (const int at : {12, 13, 14, 15}) {
+    auto words = Header();
+    words[at] = 1;
+    DS_EXPECT_ERROR(Receive(words, {}), kAborted, "fit");
+  }
+}
+
 TEST_F(ForgedFrame, DamagedBodyIsRefused) {
   const auto words = Header();
   body_[1] = 3;

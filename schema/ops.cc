@@ -10,6 +10,7 @@ constexpr absl::string_view kActNames[] = {
 constexpr absl::string_view kRopeStyleNames[] = {"half", "interleaved"};
 constexpr absl::string_view kAlibiNames[] = {"plain", "scaled_bf16"};
 constexpr absl::string_view kNormKindNames[] = {"rms", "layer"};
+constexpr absl::string_view kMaskNames[] = {"full", "causal"};
 constexpr absl::string_view kGroupNames[] = {"world", "tp", "dp", "pp", "ep"};
 
 // One operand array and one attribute array per op.
@@ -60,6 +61,7 @@ absl::Span<const absl::string_view> EnumValues(absl::string_view enum_name) {
   if (enum_name == "RopeStyle") return kRopeStyleNames;
   if (enum_name == "Alibi") return kAlibiNames;
   if (enum_name == "NormKind") return kNormKindNames;
+  if (enum_name == "Mask") return kMaskNames;
   DS_CHECK(enum_name == "Group");
   return kGroupNames;
 }

@@ -26,6 +26,7 @@ enum class Act : uint8_t {
 enum class RopeStyle : uint8_t { kHalf, kInterleaved };
 enum class Alibi : uint8_t { kPlain, kScaledBf16 };
 enum class NormKind : uint8_t { kRms, kLayer };
+enum class Mask : uint8_t { kFull, kCausal };
 // The axis of the mesh whose ranks take part.
 enum class Group : uint8_t { kWorld, kTp, kDp, kPp, kEp };
 

@@ -19,7 +19,9 @@ SIZES = {"hidden_size", "n_embd", "n_embed", "num_hidden_layers", "n_layer",
          "num_layers", "num_attention_heads", "n_head", "num_heads",
          "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size",
          "vocab_size", "max_position_embeddings", "n_positions", "model_type",
-         "num_key_value_heads", "tie_word_embeddings", "head_dim"}
+         "num_key_value_heads", "tie_word_embeddings", "head_dim", "d_model",
+         "d_ff", "d_kv", "num_decoder_layers", "dim", "n_layers", "n_heads",
+         "hidden_dim"}
 
 
 def literals(e):
@@ -74,7 +76,10 @@ def block(a):
     if a.get("attention") == "latent":
         out += "; latent attention (MLA)"
     act = one_of(a, "activation")
-    return out + f"; {'gated ' if a.get('gated') else ''}{act}"
+    gated = once(literals(a.get("gated", False)))
+    words = "gated or plain " if len(gated) > 1 else (
+        "gated " if gated[0] else "")
+    return out + f"; {words}{act}"
 
 
 def positions(a):
@@ -92,6 +97,10 @@ def positions(a):
         else:
             out.append(name)
     text = " or ".join(out)
+    if "relative_buckets" in a:
+        text = "buckets of relative positions"
+    if "positions_after_pad" in a:
+        text += " behind the padding token's"
     if "window_size" in a:
         text += "; windows"
     return text
@@ -105,7 +114,11 @@ def row(policy):
     fixed = ", ".join(f"`{r['key']}`: {json.dumps(r['equals'])}"
                       for r in policy.get("require", []))
     names = ", ".join(policy["architectures"])
-    return (f"| `{policy['policy']}` | {names} | {block(a)} | {positions(a)} | "
+    whole = "" if a.get("causal", True) else "encoder; "
+    if "encoder" in policy.get("towers", {}):
+        whole = "encoder and decoder; "
+    return (f"| `{policy['policy']}` | {names} | {whole}{block(a)} | "
+            f"{positions(a)} | "
             f"{more} | {fixed} |")
 
 

@@ -8,6 +8,7 @@
 #include "schema/encoding.h"
 #include "schema/ops.h"
 #include "schema/roles.h"
+#include "tools/plan_view.h"
 
 namespace deepslice {
 namespace {
@@ -69,8 +70,7 @@ absl::StatusOr<std::string> ExplainTensor(const std::vector<Plan>& ranks,
   std::vector<std::string> known;
   for (const Plan& plan : ranks) {
     const fb::Plan& p = plan.fb();
-    const fb::Program* program =
-        plan.FindProgram("cpu", fb::ProgramKind::Step);
+    const fb::Program* program = CpuProgram(plan);
     absl::StrAppendFormat(&out, "  rank %d\n", plan.rank());
     for (size_t i = 0; i < p.weights()->size(); ++i) {
       const fb::Weight& w = *p.weights()->Get(i);

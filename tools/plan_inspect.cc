@@ -13,6 +13,7 @@
 #include "schema/roles.h"
 #include "tools/plan_inspect_gpu.h"
 #include "tools/plan_source.h"
+#include "tools/plan_view.h"
 
 namespace deepslice {
 namespace {
@@ -84,13 +85,18 @@ json::Value StepJson(const fb::Plan& plan, const fb::Program& program, int i) {
 
 // Sizes that all targets share.
 void AddSharedMemory(const fb::Plan& plan, json::Value* v) {
-  int64_t per_block = 0, block = 0;
+  int64_t per_block = 0, block = 0, per_source = 0, source = 0;
   for (const fb::State* s : *plan.states()) {
-    per_block += s->bytes_per_block();
-    block = s->block_tokens();
+    const bool cross = s->kind() == fb::StateKind::Cross;
+    (cross ? per_source : per_block) += s->bytes_per_block();
+    (cross ? source : block) = s->block_tokens();
   }
   v->Set("cache_bytes_per_block", per_block);
   v->Set("cache_block_tokens", block);
+  if (source > 0) {
+    v->Set("source_bytes_per_sequence", per_source);
+    v->Set("source_tokens", source);
+  }
   v->Set("weights_bytes", static_cast<int64_t>(WeightMemoryBytes(plan)));
 }
 
@@ -210,9 +216,28 @@ json::Value ArenaJson(const fb::Program& program) {
   return v;
 }
 
+json::Value EncoderJson(const fb::EncoderSettings& e) {
+  json::Value v = json::Value::Object();
+  if (e.architecture() != nullptr) {
+    v.Set("architecture", e.architecture()->str());
+  }
+  v.Set("types", int64_t{e.types()});
+  v.Set("pooling", fb::EnumNamePooling(e.pooling()));
+  json::Value labels = json::Value::Array();
+  if (e.labels() != nullptr) {
+    for (const flatbuffers::String* l : *e.labels()) labels.Add(l->str());
+  }
+  v.Set("scores", fb::EnumNameScores(e.scores()));
+  v.Set("labels", std::move(labels));
+  if (e.max_tokens() > 0) v.Set("max_tokens", int64_t{e.max_tokens()});
+  if (e.pad_id() >= 0) v.Set("pad_id", int64_t{e.pad_id()});
+  if (e.start_id() >= 0) v.Set("decoder_start_id", int64_t{e.start_id()});
+  return v;
+}
+
 json::Value InspectRank(const Plan& plan, const json::Value& manifest) {
   const fb::Plan& p = plan.fb();
-  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program* program = CpuProgram(plan);
   json::Value v = json::Value::Object();
   v.Set("schema_version", 1);
   v.Set("rank", plan.rank());
@@ -259,6 +284,7 @@ json::Value InspectRank(const Plan& plan, const json::Value& manifest) {
   text.Set("golden_sequences",
            static_cast<int64_t>(p.self_tests() ? p.self_tests()->size() : 0));
   v.Set("text", std::move(text));
+  if (p.encoder() != nullptr) v.Set("encoder", EncoderJson(*p.encoder()));
   if (const json::Value* provenance = manifest.Find("provenance")) {
     v.Set("provenance", *provenance);
   }
@@ -318,6 +344,9 @@ std::string InspectText(const json::Value& v) {
         w.Find("seed") == nullptr
             ? ""
             : absl::StrCat(", made up from seed ", Text(w, "seed")));
+  }
+  if (const json::Value* e = v.Find("encoder")) {
+    absl::StrAppend(&out, "\nencoder: ", json::Write(*e), "\n");
   }
   const json::Value& text = *v.Find("text");
   absl::StrAppendFormat(

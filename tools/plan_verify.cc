@@ -21,6 +21,7 @@
 #include "schema/base/status_macros.h"
 #include "schema/encoding.h"
 #include "schema/roles.h"
+#include "tools/plan_view.h"
 
 namespace deepslice {
 namespace {
@@ -71,9 +72,14 @@ std::vector<Chunk> ChunksOf(int count, int most) {
   return chunks;
 }
 
+bool Encodes(const Plan& plan) {
+  const fb::Program* program = CpuProgram(plan);
+  return program != nullptr && program->kind() == fb::ProgramKind::Encode;
+}
+
 // The most tokens of a step; without a program for the CPU nothing runs.
 int MostTokens(const Plan& plan) {
-  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program* program = CpuProgram(plan);
   if (program == nullptr) return 1;
   for (const fb::NamedDim* d : *program->dims()) {
     // No probe is longer.
@@ -163,6 +169,47 @@ RefTensor Ints(const std::vector<int64_t>& shape,
   return t;
 }
 
+// What an encoder beside the decoder reads in a chunk: in the first one all
+// ids, in the others nothing.
+struct Source {
+  std::vector<int32_t> ids, positions, slots;
+  int64_t size() const { return static_cast<int64_t>(ids.size()); }
+};
+Source SourceOf(const std::vector<int32_t>& ids, const Chunk& chunk) {
+  Source source;
+  if (chunk.begin > 0) return source;
+  source.ids = ids;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    source.positions.push_back(static_cast<int32_t>(i));
+  }
+  source.slots.assign(ids.size(), 0);
+  return source;
+}
+
+// A made-up picture's tokens, for a plan that takes images; none for size 0.
+struct Image {
+  std::vector<int32_t> positions, slots;
+  std::vector<double> pixels;  // [tokens, cols], zeros for the class token
+  int64_t cols = 0;
+  int64_t size() const { return static_cast<int64_t>(positions.size()); }
+};
+Image ImageOf(int64_t size, int64_t patch) {
+  Image image;
+  if (size == 0 || patch == 0) return image;
+  const int64_t tokens = size / patch * (size / patch) + 1;
+  image.cols = 3 * patch * patch;
+  for (int64_t t = 0; t < tokens; ++t) {
+    image.positions.push_back(static_cast<int32_t>(t));
+    for (int64_t c = 0; c < image.cols; ++c) {
+      // Exact in float.
+      const auto wave = static_cast<double>((t * 31 + c * 7) % 97) / 64 - 0.75;
+      image.pixels.push_back(t == 0 ? 0 : wave);
+    }
+  }
+  image.slots.assign(tokens, 0);
+  return image;
+}
+
 absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
                                  const ModelDescription& model,
                                  const StorageChoice& storage,
@@ -175,18 +222,38 @@ absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
   const WeightProvider weights = ProviderOf(checkpoint, storage);
   for (const Chunk& c : chunks) {
     const int64_t n = c.end - c.begin;
+    const Source source = SourceOf(ids, c);
+    const Image image = ImageOf(
+        model.towers.empty() ? 0 : model.towers[0].image_size,
+        model.towers.empty() ? 1 : model.towers[0].patch_size);
     std::vector<int32_t> part(ids.begin() + c.begin, ids.begin() + c.end);
     std::vector<int32_t> positions, slots(n, 0), rows;
     for (int i = c.begin; i < c.end; ++i) positions.push_back(i);
     for (int i = 0; i < n; ++i) rows.push_back(i);
-    NamedTensors inputs = {{"ids", Ints({n}, part)},
-                           {"positions", Ints({n}, positions)},
-                           {"slots", Ints({n}, slots)},
-                           {"blocks", Ints({1, 1}, {0})},
-                           {"rows", Ints({n}, rows)}};
-    for (const char* lengths : {"horizons", "prompts"}) {
-      if (graph.FindValue(lengths) == nullptr) continue;
-      inputs[lengths] = Ints({1}, {static_cast<int32_t>(ids.size())});
+    const bool encodes = model.head != TaskHead::kCausalLm;
+    if (encodes) rows.resize(1);
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    const NamedTensors known = {
+        {"ids", Ints({n}, part)},
+        {"positions", Ints({n}, positions)},
+        {"slots", Ints({n}, slots)},
+        {"blocks", Ints({1, 1}, {0})},
+        {"rows", Ints({num_rows}, rows)},
+        {"horizons", Ints({1}, {static_cast<int32_t>(ids.size())})},
+        {"prompts", Ints({1}, {static_cast<int32_t>(ids.size())})},
+        {"types", Ints({n}, std::vector<int32_t>(n, 0))},
+        {"source_ids", Ints({source.size()}, source.ids)},
+        {"source_positions", Ints({source.size()}, source.positions)},
+        {"source_slots", Ints({source.size()}, source.slots)},
+        {"sources", Ints({1, 2}, {0, static_cast<int32_t>(ids.size())})},
+        {"pixels", {{image.size(), image.cols}, image.pixels}},
+        {"image_positions", Ints({image.size()}, image.positions)},
+        {"image_slots", Ints({image.size()}, image.slots)},
+        {"image_rows", Ints({1}, {0})}};
+    NamedTensors inputs;
+    for (const auto& p : graph.params()) {
+      const auto found = known.find(p->name);
+      if (found != known.end()) inputs.insert(*found);
     }
     EvaluateOptions options;
     options.observer = [&](int, const Value& v, const RefTensor& t) {
@@ -208,7 +275,7 @@ absl::Status RunRank(const Plan& plan, Comm* comm,
   limits.max_batch = 1;
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor,
                       Executor::Prepare(plan, limits, comm, &pool));
-  const fb::Program& program = *plan.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program& program = *CpuProgram(plan);
   if (recorded != nullptr) {
     executor->SetObserver(
         [&](int step, const float* data, int64_t rows, int64_t cols) {
@@ -237,13 +304,37 @@ absl::Status RunRank(const Plan& plan, Comm* comm,
       rows.push_back(i - c.begin);
     }
     const std::vector<int32_t> slots(positions.size(), 0);
+    if (executor->encodes()) rows.resize(1);  // the first token's
     StepBatch batch;
+    if (executor->reads_types()) batch.types = slots;  // zeros, too
     batch.ids = absl::MakeConstSpan(ids).subspan(c.begin, c.end - c.begin);
     batch.positions = positions;
     batch.slots = slots;
     batch.blocks = blocks;
     batch.rows = rows;
     batch.horizons = horizons;
+    const Source source = SourceOf(ids, c);
+    const int32_t sources[] = {0, static_cast<int32_t>(ids.size())};
+    if (executor->max_source_tokens() > 0) {
+      batch.source_ids = source.ids;
+      batch.source_positions = source.positions;
+      batch.source_slots = source.slots;
+      batch.sources = sources;
+    }
+    const fb::EncoderSettings* settings = plan.fb().encoder();
+    const fb::ImageInput* input =
+        settings == nullptr ? nullptr : settings->image();
+    const bool sees = input != nullptr && executor->max_images() > 0;
+    const Image image = ImageOf(sees ? input->size() : 0,
+                                sees ? input->patch() : 1);
+    const std::vector<float> pixels(image.pixels.begin(), image.pixels.end());
+    const int32_t image_rows[] = {0};
+    if (sees) {
+      batch.image_positions = image.positions;
+      batch.image_slots = image.slots;
+      batch.image_rows = image_rows;
+      batch.pixels = pixels;
+    }
     DS_RETURN_IF_ERROR(executor->Execute(batch));
   }
   return absl::OkStatus();
@@ -277,7 +368,7 @@ absl::Status RunAllRanks(const std::vector<Plan>& ranks,
 // The layer of each step by the name of its result.
 std::map<std::string, int> LayersOf(const Plan& plan) {
   std::map<std::string, int> layers;
-  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
+  const fb::Program* program = CpuProgram(plan);
   if (program == nullptr) return layers;
   for (const fb::Step* step : *program->steps()) {
     layers[step->name()->str()] = step->layer();
@@ -341,8 +432,11 @@ absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
   const StorageChoice storage = StorageOf(ranks[0].fb());
   ByName plan_values;
   std::vector<std::string> order;
+  const int count = static_cast<int>(ids.size());
+  // An encoder reads a sequence whole.
   const std::vector<Chunk> chunks =
-      ChunksOf(static_cast<int>(ids.size()), MostTokens(ranks[0]));
+      Encodes(ranks[0]) ? std::vector<Chunk>{{0, count}}
+                        : ChunksOf(count, MostTokens(ranks[0]));
   DS_RETURN_IF_ERROR(Annotate(
       RunAllRanks(ranks, ids, chunks, &plan_values, &order), "the plan"));
   DS_ASSIGN_OR_RETURN(const ByName reference,
@@ -381,12 +475,15 @@ absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
     v.within = v.relative_l2 <= out.tolerance;
     out.values.push_back(std::move(v));
   }
-  const bool has_logits =
-      std::any_of(out.values.begin(), out.values.end(),
-                  [](const ComparedValue& v) { return v.name == "logits"; });
-  if (!has_logits) {
-    return absl::InternalError(
-        "the plan has no logits of the checkpoint's shape to compare");
+  const fb::Program& program = *CpuProgram(ranks[0]);
+  for (const int32_t b : *program.outputs()) {
+    const std::string name = program.buffers()->Get(b)->name()->str();
+    const bool compared =
+        std::any_of(out.values.begin(), out.values.end(),
+                    [&](const ComparedValue& v) { return v.name == name; });
+    if (compared) continue;
+    return absl::InternalError(absl::StrCat(
+        "the plan has no ", name, " of the checkpoint's shape to compare"));
   }
   return out;
 }

@@ -299,18 +299,28 @@ std::string CollectiveLine(const StepView& step) {
   return absl::StrCat(step.op, " of %", step.name, ", ", step.detail);
 }
 
+const fb::Program* CpuProgram(const Plan& plan) {
+  const fb::Program* step = plan.FindProgram("cpu", fb::ProgramKind::Step);
+  return step != nullptr ? step
+                         : plan.FindProgram("cpu", fb::ProgramKind::Encode);
+}
+
 int64_t CacheBytesAtCeilings(const Plan& plan) {
   int64_t most = 0;
   for (const fb::Target* t : *plan.fb().targets()) {
     for (const fb::Program* p : *t->programs()) {
       // One block for each of S sequences and B blocks of each.
-      int64_t blocks = 1, bytes = 0;
+      // An encoder's keys are one block of each sequence.
+      int64_t blocks = 1, sequences = 1, bytes = 0;
       for (const fb::NamedDim* d : *p->dims()) {
         const std::string name = d->name()->str();
         if (name == "S" || name == "B") blocks = Times(blocks, d->maximum());
+        if (name == "S") sequences = d->maximum();
       }
       for (const fb::State* s : *plan.fb().states()) {
-        bytes = Plus(bytes, Times(s->bytes_per_block(), blocks));
+        const bool cross = s->kind() == fb::StateKind::Cross;
+        bytes = Plus(bytes,
+                     Times(s->bytes_per_block(), cross ? sequences : blocks));
       }
       most = std::max(most, bytes);
     }

@@ -42,6 +42,10 @@ struct ProgramSteps {
   std::string ceilings;  // "T 512, R 8"
 };
 
+// What runs on the CPU: the step program, or that of an encoder; nullptr when
+// nothing does.
+const fb::Program* CpuProgram(const Plan& plan);
+
 // Every step program of every target, in the plan's order.
 std::vector<ProgramSteps> ViewPrograms(const Plan& plan);
 

@@ -123,6 +123,12 @@ Tensor MakeFloats(Encoding encoding, int64_t rows, int64_t cols, bool vector,
   return t;
 }
 
+// Of a source, whose keys are in one block.
+int32_t LastPosition(const KernelUse& use) {
+  return static_cast<int32_t>(
+      std::clamp<int64_t>(use.block_tokens, 1, kTokens) - 1);
+}
+
 Tensor MakeInput(const KernelUse& use, const std::string& name) {
   if (name == "positions") {
     return MakeInts({std::begin(kPositions), std::end(kPositions)}, 1);
@@ -144,6 +150,19 @@ Tensor MakeInput(const KernelUse& use, const std::string& name) {
           t == 2 ? std::max<int64_t>(begin - 1, 0) : begin + t * 11 % rows));
     }
     return MakeInts(ids, 1);
+  }
+  if (name == "source_positions") {
+    std::vector<int32_t> within(std::begin(kPositions), std::end(kPositions));
+    for (int32_t& p : within) p = std::min(p, LastPosition(use));
+    return MakeInts(within, 1);
+  }
+  if (name == "source_slots") {
+    return MakeInts({std::begin(kSlots), std::end(kSlots)}, 1);
+  }
+  if (name == "sources") {
+    // The second sequence has the first one's source, without its end.
+    const int32_t most = LastPosition(use) + 1;
+    return MakeInts({0, std::min(5, most), 0, std::min(3, most)}, kSequences);
   }
   if (name == "horizons") {
     // One sequence that the longer table serves, one that it does not.
@@ -216,6 +235,14 @@ absl::Status CheckSize(const KernelUse& use) {
   return absl::OkStatus();
 }
 
+// Whether a row is for a token (or image) that wants results, not for each.
+bool IsOfWantedRows(const fb::Program& program, const fb::Buffer& b) {
+  const int dim = b.extents()->Get(0)->dim();
+  if (dim < 0) return false;
+  const auto name = program.dims()->Get(dim)->name()->string_view();
+  return name == "R" || name == "I";
+}
+
 }  // namespace
 
 std::string KernelUse::Text() const {
@@ -268,14 +295,12 @@ std::vector<KernelUse> KernelUses(const fb::Plan& plan,
           i < op->operands()->size() ? op->operands()->Get(i) : nullptr;
       if (ref != nullptr && ref->kind() == fb::OperandKind::Buffer) {
         const fb::Buffer& b = *program.buffers()->Get(ref->index());
-        o.source = b.slot() < 0 ? Source::kInput : Source::kValue;
+        // Pixels are an input, but any numbers as far as a kernel goes.
+        const bool whole = static_cast<DType>(b.dtype()) == DType::kI32;
+        o.source = b.slot() < 0 && whole ? Source::kInput : Source::kValue;
         o.cols = b.extents()->size() > 1 ? b.extents()->Get(1)->size() : 0;
         // Rows of logits, as of the tokens that want them.
-        const int dim = b.extents()->Get(0)->dim();
-        o.rows =
-            dim >= 0 && program.dims()->Get(dim)->name()->string_view() == "R"
-                ? kRows
-                : kTokens;
+        o.rows = IsOfWantedRows(program, b) ? kRows : kTokens;
       } else if (ref != nullptr && ref->kind() == fb::OperandKind::Weight) {
         const fb::Weight& w = *plan.weights()->Get(ref->index());
         o.source = Source::kWeight;
@@ -289,9 +314,7 @@ std::vector<KernelUse> KernelUses(const fb::Plan& plan,
     }
     const fb::Buffer& out = *program.buffers()->Get(op->output());
     use.out_cols = out.extents()->Get(1)->size();
-    const int dim = out.extents()->Get(0)->dim();
-    use.out_rows_are_wanted =
-        dim >= 0 && program.dims()->Get(dim)->name()->string_view() == "R";
+    use.out_rows_are_wanted = IsOfWantedRows(program, out);
     if (op->state() >= 0) {
       const fb::State& s = *plan.states()->Get(op->state());
       use.cache = static_cast<Encoding>(s.encoding());
@@ -355,7 +378,8 @@ absl::Status TestKernel(const KernelUse& use, ThreadPool* pool,
   if (use.block_tokens > 0) {
     const auto* blocks = &call.in[0];
     for (size_t i = 0; i < use.operands.size(); ++i) {
-      if (use.operands[i].name == "blocks") blocks = &call.in[i];
+      const std::string& name = use.operands[i].name;
+      if (name == "blocks" || name == "sources") blocks = &call.in[i];
     }
     state.encoding = use.cache;
     state.block_tokens = use.block_tokens;

@@ -89,6 +89,11 @@ struct ChatTemplates {
   std::vector<std::pair<std::string, std::string>> named;
 };
 
+// What sentence-transformers and image processors keep beside the weights.
+inline constexpr absl::string_view kSideFileNames[] = {
+    "modules.json", "1_Pooling/config.json", "sentence_bert_config.json",
+    "preprocessor_config.json"};
+
 // Reads are const and thread-safe; the files stay mapped while it lives.
 class Checkpoint {
  public:
@@ -116,6 +121,9 @@ class Checkpoint {
   virtual const ChatTemplates& chat_templates() const = 0;
   // special_tokens_map.json: null when absent.
   virtual const json::Value& special_tokens_map() const = 0;
+  // Another JSON file beside the weights, one of kSideFileNames; null when it
+  // is absent.
+  virtual const json::Value& side_file(absl::string_view name) const = 0;
   // Things a user should know ("model.safetensors is ignored: ..."), in order.
   virtual const std::vector<std::string>& notes() const = 0;
 

@@ -52,6 +52,11 @@ class LoadedCheckpoint final : public Checkpoint {
   const json::Value& special_tokens_map() const override {
     return parts_.special_tokens_map;
   }
+  const json::Value& side_file(absl::string_view name) const override {
+    static const auto* const absent = new json::Value();
+    const auto it = parts_.side_files.find(std::string(name));
+    return it == parts_.side_files.end() ? *absent : it->second;
+  }
   const std::vector<std::string>& notes() const override {
     return parts_.notes;
   }

@@ -3,6 +3,7 @@
 #ifndef DEEPSLICE_COMPILER_CHECKPOINT_LOADED_CHECKPOINT_H_
 #define DEEPSLICE_COMPILER_CHECKPOINT_LOADED_CHECKPOINT_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct CheckpointParts {
   json::Value gguf_metadata;
   json::Value special_tokens_map;
   ChatTemplates chat_templates;
+  std::map<std::string, json::Value, std::less<>> side_files;  // those present
   std::vector<std::string> notes;
 };
 

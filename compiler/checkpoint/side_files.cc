@@ -12,17 +12,21 @@
 namespace deepslice {
 namespace {
 
-// The JSON object in `path`; null when the file is absent.
-absl::StatusOr<json::Value> ReadObject(const std::string& path) {
-  if (!FileExists(path)) return json::Value();
+absl::StatusOr<json::Value> ReadJson(const std::string& path) {
   DS_ASSIGN_OR_RETURN(const std::string text,
                       ReadFile(path, limits::kConfigFileBytes));
   DS_RETURN_IF_ERROR(RefuseLfsPointer(text, path));
   auto value = json::Parse(text, {.allow_nan_and_infinity = true});
-  if (!value.ok()) return Annotate(value.status(), path);
-  if (!value->is_object()) {
+  return value.ok() ? value : Annotate(value.status(), path);
+}
+
+// The JSON object in `path`; null when the file is absent.
+absl::StatusOr<json::Value> ReadObject(const std::string& path) {
+  if (!FileExists(path)) return json::Value();
+  DS_ASSIGN_OR_RETURN(json::Value value, ReadJson(path));
+  if (!value.is_object()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": holds ", json::KindName(value->kind()),
+        absl::StrCat(path, ": holds ", json::KindName(value.kind()),
                      "; must be an object"));
   }
   return value;
@@ -58,6 +62,12 @@ absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
   }
   DS_ASSIGN_OR_RETURN(parts->special_tokens_map,
                       ReadObject(JoinPath(folder, "special_tokens_map.json")));
+  for (absl::string_view name : kSideFileNames) {
+    const std::string path = JoinPath(folder, name);
+    if (!FileExists(path)) continue;
+    DS_ASSIGN_OR_RETURN(json::Value value, ReadJson(path));
+    parts->side_files.emplace(std::string(name), std::move(value));
+  }
   DS_ASSIGN_OR_RETURN(
       parts->chat_templates,
       ReadChatTemplates(folder, parts->tokenizer_config, &parts->notes));

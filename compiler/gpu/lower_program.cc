@@ -19,6 +19,15 @@ namespace deepslice {
 namespace {
 
 absl::Status CheckGraph(const Graph& graph) {
+  for (const auto& n : graph.nodes()) {
+    if (n->op == OpKind::kEncoderAttention ||
+        n->op == OpKind::kCrossAttention) {
+      return absl::UnimplementedError(
+          absl::StrCat("%", n->result->name, ": ", n->def().spelling,
+                       ": encoders have no GPU programs in this version; "
+                       "compile with --target cpu"));
+    }
+  }
   if (graph.returns().size() != 1) {
     return absl::UnimplementedError(
         absl::StrFormat("%d results; GPU programs have one, the logits",
@@ -111,6 +120,9 @@ class Lowering : private AttentionLowering {
         return LowerConcatHeads(n);
       case OpKind::kLatentAttention:
         return LowerLatentAttention(n);
+      case OpKind::kEncoderAttention:
+      case OpKind::kCrossAttention:
+        break;  // CheckGraph
     }
     return absl::UnimplementedError("no GPU kernel does it");
   }

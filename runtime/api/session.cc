@@ -40,7 +40,9 @@ int64_t CompiledCeiling(const Plan& plan, absl::string_view dim,
     const absl::string_view name(t->name()->data(), t->name()->size());
     if (!target.empty() && target != name) continue;
     for (const fb::Program* p : *t->programs()) {
-      if (p->kind() != fb::ProgramKind::Step || p->bucket() > 0) continue;
+      const bool runs = p->kind() == fb::ProgramKind::Step ||
+                        p->kind() == fb::ProgramKind::Encode;
+      if (!runs || p->bucket() > 0) continue;
       for (const fb::NamedDim* d : *p->dims()) {
         if (dim == absl::string_view(d->name()->data(), d->name()->size())) {
           ceiling = std::max(ceiling, d->maximum());

@@ -458,6 +458,7 @@ case("CF-19-eos-list-of-strings", eos_token_id=[2, "5"])
 
 case("CF-20-opt", architectures=["OPTForCausalLM"], model_type="opt")
 case("CF-20-roberta", architectures=["RobertaModel"], model_type="roberta")
+case("CF-20-whisper", architectures=["WhisperModel"], model_type="whisper")
 
 # ---- CF-21: nested models --------------------------------------------------
 
@@ -638,6 +639,47 @@ def families():
 
 
 families()
+
+
+def encoders():
+    family("bert-relu", "decoder", is_decoder=True)
+    family("bert-relu", "relative-positions",
+           position_embedding_type="relative_key")
+    family("bert-relu", "legal-no-pooler", without=["pooler"])
+    family("bert-relu", "types-fewer", type_vocab_size=2)
+    family("bert-relu", "unknown-tensor", extra={"cls.other.weight": [3, 3]})
+    family("bert-tokens", "no-classifier", without=["classifier"])
+    family("bert-tokens", "labels-without-numbers",
+           id2label={"O": "O", "B": "B"})
+    family("bert-tokens", "labels-fewer", id2label={"0": "O", "1": "B"})
+    family("bert-tokens", "labels-none", id2label={})
+    family("bert-one-class", "problem-unknown", problem_type="ranking")
+    family("bert-one-class", "no-pooler", without=["pooler"])
+    family("bert-old-names", "no-transform", without=["transform.dense"])
+    family("bert-old-names", "legal-as-base-model",
+           architectures=["BertModel"])
+    family("roberta-mlm", "padding-beyond-positions", pad_token_id=25)
+    family("roberta-mlm", "padding-none", pad_token_id=-1)
+    family("distilbert-qa", "no-bias", without=["qa_outputs.bias"])
+    family("distilbert-mlm", "activation-unknown", activation="gelu_9")
+    family("t5", "projection-unknown", feed_forward_proj="gated-tanhshrink")
+    family("t5", "gate-not-there", feed_forward_proj="gated-gelu")
+    family("t5", "distance-short", relative_attention_max_distance=3)
+    family("t5", "no-buckets", relative_attention_num_buckets=0)
+    family("t5", "layers-fewer", num_decoder_layers=2)
+    family("t5", "no-cross-attention", without=["EncDecAttention.k"])
+    family("t5-gated", "tied-but-another-head", tie_word_embeddings=True)
+    family("clip", "no-scale", without=["logit_scale"])
+    family("clip", "projection-of-another-size", projection_dim=24)
+    for label, change in (("patch-no-divisor", {"patch_size": 5}),
+                          ("grey", {"num_channels": 1}),
+                          ("image-larger", {"image_size": 16})):
+        vision = json.loads((MODELS / "clip" / "config.json").read_text())
+        family("clip", label,
+               vision_config={**vision["vision_config"], **change})
+
+
+encoders()
 
 
 def write_case(folder, name):

@@ -21,7 +21,8 @@ constexpr int64_t kMostLayers = 3;
 absl::StatusOr<int64_t> Layers(absl::string_view text) {
   const auto config = json::Parse(text, {.allow_nan_and_infinity = true});
   if (!config.ok()) return config.status();
-  const absl::Status supported = CheckConfigSupported(*config);
+  const absl::Status supported =
+      CheckConfigSupported(*config, SectionsOf(*config));
   if (!supported.ok()) return supported;
   const auto policy = MatchPolicy(*config);
   if (!policy.ok()) return policy.status();
@@ -30,7 +31,9 @@ absl::StatusOr<int64_t> Layers(absl::string_view text) {
   const absl::Status described =
       DescribeAttributes(**policy, *config, &model, &flags);
   if (!described.ok()) return described;
-  return model.layers;
+  int64_t layers = model.layers;
+  for (const ModelDescription& tower : model.towers) layers += tower.layers;
+  return layers;
 }
 
 FUZZ_TARGET(config) {

@@ -22,6 +22,17 @@
 namespace deepslice {
 namespace {
 
+// Values of input "types".
+int64_t TypesOf(const Plan& plan) {
+  const fb::EncoderSettings* e = plan.fb().encoder();
+  return e == nullptr ? 0 : e->types();
+}
+
+int32_t DecoderStartOf(const Plan& plan) {
+  const fb::EncoderSettings* e = plan.fb().encoder();
+  return e == nullptr ? -1 : e->start_id();
+}
+
 class CpuExecutor final : public Executor {
  public:
   CpuExecutor(const Plan& plan, const fb::Program& program, RunSizes sizes,
@@ -29,15 +40,34 @@ class CpuExecutor final : public Executor {
       : program_(program),
         sizes_(std::move(sizes)),
         vocab_(plan.fb().vocab_size()),
+        decoder_start_(DecoderStartOf(plan)),
         comm_(comm),
-        check_(sizes_, vocab_, plan.fb().states()->size() > 0),
+        check_(sizes_, vocab_, TypesOf(plan), plan.fb().states()->size() > 0),
         dims_(sizes_.dims) {}
 
   absl::Status Allocate(const Plan& plan, const fb::Program& program,
                         ThreadPool* pool);
 
   absl::Status Execute(const StepBatch& batch) override;
-  absl::StatusOr<const float*> Logits() override { return list_.logits; }
+  absl::StatusOr<const float*> Logits() override {
+    if (list_.logits == nullptr) {
+      return absl::FailedPreconditionError(
+          "the plan is an encoder; it has no next token");
+    }
+    return list_.logits;
+  }
+  absl::StatusOr<std::vector<NamedOutput>> Outputs() override;
+  bool encodes() const override { return sizes_.encodes; }
+  int64_t max_source_tokens() const override {
+    return DimOrZero(sizes_.sources_dim);
+  }
+  int64_t max_image_tokens() const override {
+    return DimOrZero(sizes_.image_tokens_dim);
+  }
+  int32_t decoder_start() const override { return decoder_start_; }
+  int64_t patch_elements() const override { return sizes_.pixel_cols; }
+  int64_t max_images() const override { return DimOrZero(sizes_.images_dim); }
+  bool reads_types() const override { return sizes_.reads_types; }
   absl::StatusOr<absl::Span<const int32_t>> Sampled() override;
   void SetObserver(Observer observer) override {
     observer_ = std::move(observer);
@@ -60,13 +90,15 @@ class CpuExecutor final : public Executor {
   }
 
  private:
-  void Fill(const std::array<const int32_t*, kNumInputs>& inputs,
+  int64_t DimOrZero(int dim) const { return dim < 0 ? 0 : sizes_.dims[dim]; }
+  void Fill(const std::array<const void*, kNumInputs>& inputs,
             ResolvedStep* step) const;
   absl::Status Run(const ResolvedStep& step);
 
   const fb::Program& program_;
   const RunSizes sizes_;
   const int64_t vocab_;
+  const int32_t decoder_start_;
   Comm* const comm_;
   BatchCheck check_;
   Mapping arena_, cache_, scratch_;
@@ -102,7 +134,7 @@ absl::Status CpuExecutor::Allocate(const Plan& plan, const fb::Program& program,
                                    ThreadPool* pool) {
   samplers_.reserve(sizes_.max_rows);
   sampled_.reserve(sizes_.max_rows);
-  sample_scratch_.reserve(vocab_);
+  if (!sizes_.encodes) sample_scratch_.reserve(vocab_);
   DS_RETURN_IF_ERROR(CheckFits(sizes_, 0));
   DS_RETURN_IF_ERROR(plan.FillSynthetic(pool->num_threads()));
   DS_ASSIGN_OR_RETURN(arena_, Mapping::Make(sizes_.arena_bytes, "arena"));
@@ -118,7 +150,7 @@ absl::Status CpuExecutor::Allocate(const Plan& plan, const fb::Program& program,
   return absl::OkStatus();
 }
 
-void CpuExecutor::Fill(const std::array<const int32_t*, kNumInputs>& inputs,
+void CpuExecutor::Fill(const std::array<const void*, kNumInputs>& inputs,
                        ResolvedStep* step) const {
   CpuCall& call = step->call;
   for (int i = 0; i < step->num_operands; ++i) {
@@ -147,11 +179,23 @@ absl::Status CpuExecutor::Run(const ResolvedStep& step) {
 
 absl::Status CpuExecutor::Execute(const StepBatch& batch) {
   DS_RETURN_IF_ERROR(check_.Check(batch));
-  const std::array<const int32_t*, kNumInputs> inputs = {
-      batch.ids.data(),    batch.positions.data(), batch.slots.data(),
-      batch.blocks.data(), batch.rows.data(),      batch.horizons.data()};
-  dims_[sizes_.tokens_dim] = static_cast<int64_t>(batch.ids.size());
-  dims_[sizes_.rows_dim] = static_cast<int64_t>(batch.rows.size());
+  const std::array<const void*, kNumInputs> inputs = {
+      batch.ids.data(),          batch.positions.data(),
+      batch.slots.data(),        batch.blocks.data(),
+      batch.rows.data(),         batch.horizons.data(),
+      batch.types.data(),        batch.source_ids.data(),
+      batch.source_positions.data(), batch.source_slots.data(),
+      batch.sources.data(),      batch.image_positions.data(),
+      batch.image_slots.data(),  batch.image_rows.data(),
+      batch.pixels.data()};
+  const auto set = [this](int dim, size_t size) {
+    if (dim >= 0) dims_[dim] = static_cast<int64_t>(size);
+  };
+  set(sizes_.tokens_dim, batch.ids.size());
+  set(sizes_.rows_dim, batch.rows.size());
+  set(sizes_.sources_dim, batch.source_ids.size());
+  set(sizes_.image_tokens_dim, batch.image_positions.size());
+  set(sizes_.images_dim, batch.image_rows.size());
   samplers_.assign(batch.samplers.begin(), batch.samplers.end());
   if (comm_ != nullptr) comm_->SetStep(step_);
   ++step_;
@@ -165,6 +209,15 @@ absl::Status CpuExecutor::Execute(const StepBatch& batch) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<NamedOutput>> CpuExecutor::Outputs() {
+  if (!sizes_.encodes) return Executor::Outputs();
+  std::vector<NamedOutput> outputs = list_.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i].rows = dims_[list_.output_dims[i]];
+  }
+  return outputs;
 }
 
 absl::StatusOr<absl::Span<const int32_t>> CpuExecutor::Sampled() {
@@ -181,15 +234,17 @@ absl::StatusOr<absl::Span<const int32_t>> CpuExecutor::Sampled() {
 }
 
 absl::StatusOr<const fb::Program*> FindStepProgram(const Plan& plan) {
-  const fb::Program* program = plan.FindProgram("cpu", fb::ProgramKind::Step);
-  if (program != nullptr) return program;
+  for (const auto kind : {fb::ProgramKind::Step, fb::ProgramKind::Encode}) {
+    const fb::Program* program = plan.FindProgram("cpu", kind);
+    if (program != nullptr) return program;
+  }
   std::string targets;
   for (const fb::Target* t : *plan.fb().targets()) {
     absl::StrAppend(&targets, targets.empty() ? "" : ", ",
                     absl::CHexEscape(t->name()->c_str()));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("the plan has no step program for the CPU; its targets are ",
+      absl::StrCat("the plan has no program for the CPU; its targets are ",
                    targets, "; recompile it with --target cpu"));
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/backend/cpu/run_sizes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -32,16 +33,19 @@ absl::Status Lower(const char* flag, int64_t ceiling, int64_t* limit) {
 
 absl::Status ResolveBlocks(const fb::Plan& plan, RunSizes* out) {
   out->block_tokens = kBlockTokensWithoutStates;
-  for (uint32_t i = 0; i < plan.states()->size(); ++i) {
-    const fb::State& s = *plan.states()->Get(i);
+  bool first = true;
+  for (const fb::State* state : *plan.states()) {
+    const fb::State& s = *state;
+    // One block a slot.
+    if (s.kind() == fb::StateKind::Cross) continue;
     if (s.kind() != fb::StateKind::Full && s.kind() != fb::StateKind::Window &&
         s.kind() != fb::StateKind::Latent) {
       return absl::UnimplementedError(
           absl::StrCat("state ", absl::CHexEscape(s.name()->c_str()), ": kind ",
                        static_cast<int>(s.kind()),
-                       "; this build keeps full, window and latent caches"));
+                       "; this build keeps full, window, cross and latent caches"));
     }
-    if (i > 0 && s.block_tokens() != out->block_tokens) {
+    if (!std::exchange(first, false) && s.block_tokens() != out->block_tokens) {
       return absl::UnimplementedError(
           absl::StrCat("states with blocks of ", out->block_tokens, " and ",
                        s.block_tokens(), " tokens; this build has one size"));
@@ -55,10 +59,14 @@ absl::Status ResolveDims(const fb::Plan& plan, const fb::Program& program,
                          RunSizes* out) {
   out->dims.assign(program.dims()->size(), 0);
   for (const int32_t b : *program.inputs()) {
-    const auto name = program.buffers()->Get(b)->name()->string_view();
+    const fb::Buffer& buffer = *program.buffers()->Get(b);
+    const auto name = buffer.name()->string_view();
     if (name == "prompts") out->horizons_are_prompts = true;
     if (name == "prompts" || name == "horizons") out->reads_horizons = true;
+    out->reads_types |= name == "types";
+    if (name == "pixels") out->pixel_cols = buffer.extents()->Get(1)->size();
   }
+  out->encodes = program.kind() == fb::ProgramKind::Encode;
   int64_t max_blocks = 1, max_rows = 0;
   int slots_dim = -1, blocks_dim = -1;
   for (uint32_t d = 0; d < program.dims()->size(); ++d) {
@@ -79,12 +87,15 @@ absl::Status ResolveDims(const fb::Plan& plan, const fb::Program& program,
     } else if (name == "B") {
       blocks_dim = index;
       max_blocks = dim.maximum();
-    } else if (name == "Q") {
+    } else if (name == "Q" || name == "E" || name == "P" || name == "I") {
       out->dims[d] = dim.maximum();
+      if (name == "E") out->sources_dim = index;
+      if (name == "P") out->image_tokens_dim = index;
+      if (name == "I") out->images_dim = index;
     } else {
       return absl::UnimplementedError(
           absl::StrCat("named dim ", absl::CHexEscape(name),
-                       "; this build knows T, R, S, B and Q"));
+                       "; this build knows T, R, S, B, E, P, I and Q"));
     }
   }
   if (out->tokens_dim < 0 || out->rows_dim < 0 || slots_dim < 0 ||
@@ -147,7 +158,11 @@ absl::StatusOr<RunSizes> ResolveSizes(const Plan& plan,
   for (const fb::State* state : *plan.fb().states()) {
     int64_t bytes;
     out.state_offsets.push_back(out.cache_bytes);
-    if (!CheckedMul(state->bytes_per_block(), out.num_blocks, &bytes) ||
+    out.state_blocks.push_back(state->kind() == fb::StateKind::Cross
+                                   ? out.limits.max_batch
+                                   : out.num_blocks);
+    if (!CheckedMul(state->bytes_per_block(), out.state_blocks.back(),
+                    &bytes) ||
         !Grow(bytes, kStateAlignment, &out.cache_bytes)) {
       return TooLarge("cache");
     }

@@ -11,7 +11,11 @@ namespace deepslice {
 namespace {
 
 constexpr absl::string_view kInputNames[kNumInputs] = {
-    "ids", "positions", "slots", "blocks", "rows", "horizons"};
+    "ids",           "positions",       "slots",
+    "blocks",        "rows",            "horizons",
+    "types",         "source_ids",      "source_positions",
+    "source_slots",  "sources",         "image_positions",
+    "image_slots",   "image_rows",      "pixels"};
 
 class Resolver {
  public:
@@ -38,6 +42,12 @@ class Resolver {
       DS_RETURN_IF_ERROR(Annotate(Add(*step), "step ",
                                   absl::CHexEscape(step->name()->c_str())));
     }
+    if (sizes_.encodes) {
+      for (const int32_t b : *program_.outputs()) {
+        DS_RETURN_IF_ERROR(AddOutput(*program_.buffers()->Get(b)));
+      }
+      return std::move(out_);
+    }
     const int logits = program_.outputs()->Get(0);
     const fb::Buffer& b = *program_.buffers()->Get(logits);
     if (b.extents()->Get(0)->dim() != sizes_.rows_dim ||
@@ -60,7 +70,7 @@ class Resolver {
       state.encoding = static_cast<Encoding>(s.encoding());
       state.block_tokens = s.block_tokens();
       state.block_bytes = s.bytes_per_block();
-      state.num_blocks = sizes_.num_blocks;
+      state.num_blocks = sizes_.state_blocks[i];
       out_.states.push_back(state);
     }
   }
@@ -104,7 +114,28 @@ class Resolver {
         std::find(std::begin(kInputNames), std::end(kInputNames), name);
     DS_CHECK(found != std::end(kInputNames));  // by CheckPlan
     step->input[operand] = static_cast<int>(found - std::begin(kInputNames));
-    step->rows_dim[operand] = -1;  // the block table has all its rows
+    // These have a row for each slot, whatever the step holds.
+    if (name == "blocks" || name == "sources") step->rows_dim[operand] = -1;
+  }
+
+  absl::Status AddOutput(const fb::Buffer& b) {
+    NamedOutput o;
+    o.name = b.name()->str();
+    o.cols = b.extents()->Get(1)->size();
+    o.data = Address(b);
+    const int dim = DimOf(*b.extents()->Get(0));
+    if (dim < 0 || (dim != sizes_.tokens_dim && dim != sizes_.rows_dim &&
+                    dim != sizes_.images_dim)) {
+      return absl::UnimplementedError(
+          absl::StrCat("output ", absl::CHexEscape(o.name),
+                       ": rows that are no tokens, sequences or images"));
+    }
+    o.of = dim == sizes_.tokens_dim ? NamedOutput::Of::kToken
+           : dim == sizes_.rows_dim ? NamedOutput::Of::kRow
+                                    : NamedOutput::Of::kImage;
+    out_.outputs.push_back(std::move(o));
+    out_.output_dims.push_back(dim);
+    return absl::OkStatus();
   }
 
   void SetWeight(int index, int operand, ResolvedStep* step) const {

@@ -15,7 +15,7 @@
 namespace deepslice {
 
 // The caller's arrays of a step, in the order of StepBatch.
-inline constexpr int kNumInputs = 6;
+inline constexpr int kNumInputs = 15;
 
 struct ResolvedStep {
   enum Kind { kKernel, kAllReduce, kAllGather, kCopy };
@@ -27,7 +27,7 @@ struct ResolvedStep {
   CpuCall call;
   int out_rows_dim = -1;  // index into RunSizes::dims; -1: as in `call`
   std::array<int, kMaxOperands> rows_dim;
-  std::array<int, kMaxOperands> input;  // 0 to 4; -1: none
+  std::array<int, kMaxOperands> input;  // below kNumInputs; -1: none
 };
 
 struct StepList {
@@ -35,7 +35,10 @@ struct StepList {
   std::vector<Attr> attrs;  // that the calls point to
   std::vector<CpuState> states;
   int64_t scratch_bytes = 0;  // the most that a step needs
-  float* logits = nullptr;
+  float* logits = nullptr;  // of a step program
+  // Of a program of kind encode: all but the rows, and the dim of those.
+  std::vector<NamedOutput> outputs;
+  std::vector<int> output_dims;
 };
 
 // `arena` and `cache` have the sizes of `sizes`. Scratch and pool are set by

@@ -34,7 +34,7 @@ class CudaExecutorImpl final : public CudaExecutor {
         run_(std::move(run)),
         gpu_(*run_->gpu),
         cuda_(run_->gpu->cuda()),
-        check_(run_->sizes.run, run_->plan->fb().vocab_size(),
+        check_(run_->sizes.run, run_->plan->fb().vocab_size(), /*types=*/0,
                run_->plan->fb().states()->size() > 0) {
     keeps_sampled_ = true;
     for (const ProgramSizes& p : run_->sizes.programs) {
