@@ -79,6 +79,9 @@ std::unique_ptr<Work> MakeWork(const DsrunOptions& o) {
   if (o.verb == DsrunOptions::Verb::kBench) return NewBenchWork(o);
   if (o.verb == DsrunOptions::Verb::kTune) return NewTuneWork(o);
   if (o.verb == DsrunOptions::Verb::kSelftest) return NewSelftestWork(o);
+  if (o.verb == DsrunOptions::Verb::kEmbed) return NewEmbedWork(o);
+  if (o.verb == DsrunOptions::Verb::kClassify) return NewClassifyWork(o);
+  if (o.verb == DsrunOptions::Verb::kFillMask) return NewFillMaskWork(o);
   if (o.feed.has_value()) return NewFeedWork(o);
   if (o.perplexity.has_value()) return NewPerplexityWork(o);
   if (o.chat) return NewChatWork(o);
@@ -155,6 +158,16 @@ void SettleRank(const DsrunOptions& options, const RankPlace& place,
   }
 }
 
+absl::Status CheckTakes(const Work& work, const Plan& plan,
+                        const std::string& folder) {
+  if (work.takes_encoders() || EncodeProgram(plan) == nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      folder, ": is an encoder, which generates nothing; use dsrun embed, "
+      "classify or fill-mask, or --feed"));
+}
+
 // Runs this process as the rank at `place`; returns its exit code.
 int RunRank(const DsrunOptions& options, const RankPlace& place,
             const Manifest& manifest) {
@@ -227,7 +240,10 @@ int RunRank(const DsrunOptions& options, const RankPlace& place,
                           Session::Connect(session_options, manifest));
       connected = true;
       DS_RETURN_IF_ERROR(
-          session->Load([&](const Plan& plan) { return work->Limits(plan); }));
+          session->Load([&](const Plan& plan) -> absl::StatusOr<RunLimits> {
+            DS_RETURN_IF_ERROR(CheckTakes(*work, plan, options.plan));
+            return work->Limits(plan);
+          }));
       progress.Clear();
       if (options.verbosity.verbose && place.rank == 0) {
         say("note", LoadedText(*session));
@@ -336,6 +352,15 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
+
+const fb::Program* EncodeProgram(const Plan& plan) {
+  for (const fb::Target* t : *plan.fb().targets()) {
+    for (const fb::Program* p : *t->programs()) {
+      if (p->kind() == fb::ProgramKind::Encode) return p;
+    }
+  }
+  return nullptr;
+}
 
 bool TakeInterrupt() {
   const bool was = interrupted != 0;

@@ -22,6 +22,9 @@ constexpr char kOverview[] =
     "flags:\n"
     "  bench     how many tokens a second, reading and generating\n"
     "  chat      the same as --chat\n"
+    "  classify  the classes of texts, or of their tokens, as JSON\n"
+    "  embed     embeddings of texts or images, as JSON\n"
+    "  fill-mask what stands in place of a mask, as JSON\n"
     "  selftest  the plan's files, kernels, tokenizer and golden tokens here\n"
     "  template  the prompt that a conversation becomes\n"
     "  tune      picks the GPU's matrix products ahead of the first run\n"
@@ -117,7 +120,8 @@ absl::StatusOr<bool> ParseApp(CLI::App& app,
   return ReadCommandLine(
       app, std::move(arguments),
       {.flags = {"--rank", "--world-size", "--local-rank", "--spawn"},
-       .verbs = {"bench", "chat", "selftest", "template", "tokenize", "tune"}});
+       .verbs = {"bench", "chat", "classify", "embed", "fill-mask", "selftest",
+                 "template", "tokenize", "tune"}});
 }
 
 absl::Status ParseIds(const std::string& text,
@@ -215,7 +219,8 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
   const std::string group = "Instead of generating";
   auto* feed = app.add_option("--feed", o.feed,
                               "Safetensors file with input_ids and, for padded "
-                              "rows, attention_mask: one forward pass")
+                              "rows, attention_mask (for an encoder "
+                              "token_type_ids, too): one forward pass")
                    ->excludes(prompt)
                    ->excludes(prompt_ids)
                    ->excludes(chat)
@@ -226,7 +231,8 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
                    ->group(group);
   feed->needs(app.add_option("--fetch", o.fetch,
                              "File for the logits of all positions, [batch, "
-                             "seq, vocab]; masked ones are zero")
+                             "seq, vocab], or for all outputs of an encoder; "
+                             "masked positions are zero")
                   ->needs(feed)
                   ->group(group));
   auto* perplexity = app.add_option("--perplexity", o.perplexity,
@@ -257,6 +263,80 @@ absl::StatusOr<bool> ParseGenerate(std::vector<std::string> arguments,
                               " generates nothing; leave one of them out"));
   }
   return true;
+}
+
+// What the verbs of encoders have in common.
+void AddTextFlags(CLI::App& app, DsrunOptions& o) {
+  AddRunFlags(app, o);
+  auto* text =
+      app.add_option("-p,--prompt,--text", o.texts_given,
+                     "A text; several are run together; - or none reads lines "
+                     "from stdin")
+          ->type_name("TEXT")
+          ->expected(1)
+          ->take_all();
+  app.add_option("-f,--file", o.prompt_file,
+                 "File with a text on each line, or a JSON list of texts")
+      ->excludes(text)
+      ->type_name("FILE");
+  app.add_flag("--truncate", o.truncate,
+               "Cut texts that are too long for the plan or the model, instead "
+               "of refusing them");
+}
+
+absl::StatusOr<bool> ParseEmbed(std::vector<std::string> arguments,
+                                DsrunOptions& o) {
+  CLI::App app(
+      "Embeddings of texts or images by an encoder, as JSON: {\"pooling\", "
+      "\"normalized\", \"data\": [{\"index\", \"tokens\", "
+      "\"embedding\"}]}.",
+      "dsrun embed");
+  AddTextFlags(app, o);
+  app.add_option("--image", o.images,
+                 "A PNG or JPEG file instead of a text, for models that take "
+                 "both; several are run together")
+      ->excludes("--prompt")
+      ->excludes("--file")
+      ->type_name("FILE")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--pooling", o.pooling,
+                 "mean of the last hidden states, that of the first token "
+                 "(cls), or the pooler's output; auto: as the checkpoint's "
+                 "1_Pooling/config.json says, else mean")
+      ->check(CLI::IsMember({"auto", "mean", "cls", "pooler"}))
+      ->capture_default_str();
+  app.add_flag("--normalize,!--no-normalize", o.normalize,
+               "Embeddings of length 1 (the default); --no-normalize: as they "
+               "come");
+  return ParseApp(app, std::move(arguments));
+}
+
+absl::StatusOr<bool> ParseClassify(std::vector<std::string> arguments,
+                                   DsrunOptions& o) {
+  CLI::App app(
+      "Classes of texts, or of each of their tokens where the model has such a "
+      "head, as JSON: {\"data\": [{\"index\", \"label\", \"score\", "
+      "\"scores\"}]}.",
+      "dsrun classify");
+  AddTextFlags(app, o);
+  app.add_option("--top-k", o.top, "So many of the best classes; default all")
+      ->check(WholeNumber(1, kMostTokens));
+  return ParseApp(app, std::move(arguments));
+}
+
+absl::StatusOr<bool> ParseFillMask(std::vector<std::string> arguments,
+                                   DsrunOptions& o) {
+  CLI::App app(
+      "The likeliest tokens in place of the mask token ([MASK], <mask>) in "
+      "texts, as JSON: {\"data\": [{\"index\", \"masks\": "
+      "[{\"position\", \"tokens\": [{\"token\", \"score\", "
+      "\"sequence\"}]}]}]}.",
+      "dsrun fill-mask");
+  AddTextFlags(app, o);
+  app.add_option("--top-k", o.top, "So many tokens for each mask; default 5")
+      ->check(WholeNumber(1, kMostTokens));
+  return ParseApp(app, std::move(arguments));
 }
 
 absl::StatusOr<bool> ParseBench(std::vector<std::string> arguments,
@@ -379,7 +459,8 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
 
   const std::string verb = words.empty() ? "" : words[0];
   if (verb == "bench" || verb == "tokenize" || verb == "chat" ||
-      verb == "selftest" || verb == "template" || verb == "tune") {
+      verb == "selftest" || verb == "template" || verb == "tune" ||
+      verb == "embed" || verb == "classify" || verb == "fill-mask") {
     words.erase(words.begin());
   }
   bool go_on;
@@ -392,6 +473,15 @@ absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
   } else if (verb == "tune") {
     o.verb = DsrunOptions::Verb::kTune;
     DS_ASSIGN_OR_RETURN(go_on, ParseTune(std::move(words), o));
+  } else if (verb == "embed") {
+    o.verb = DsrunOptions::Verb::kEmbed;
+    DS_ASSIGN_OR_RETURN(go_on, ParseEmbed(std::move(words), o));
+  } else if (verb == "classify") {
+    o.verb = DsrunOptions::Verb::kClassify;
+    DS_ASSIGN_OR_RETURN(go_on, ParseClassify(std::move(words), o));
+  } else if (verb == "fill-mask") {
+    o.verb = DsrunOptions::Verb::kFillMask;
+    DS_ASSIGN_OR_RETURN(go_on, ParseFillMask(std::move(words), o));
   } else if (verb == "template") {
     o.verb = DsrunOptions::Verb::kTemplate;
     DS_ASSIGN_OR_RETURN(go_on, ParseTemplate(std::move(words), o));

@@ -18,7 +18,17 @@
 namespace deepslice {
 
 struct DsrunOptions {
-  enum class Verb { kGenerate, kBench, kSelftest, kTemplate, kTokenize, kTune };
+  enum class Verb {
+    kGenerate,
+    kBench,
+    kClassify,
+    kEmbed,
+    kFillMask,
+    kSelftest,
+    kTemplate,
+    kTokenize,
+    kTune
+  };
   Verb verb = Verb::kGenerate;
   std::string plan;
 
@@ -48,6 +58,14 @@ struct DsrunOptions {
   int64_t bench_batch = 1;
   enum class Format { kText, kJson, kMarkdown };
   Format bench_format = Format::kText;
+
+  // embed, classify, fill-mask; prompt_file as above
+  std::vector<std::string> texts_given;
+  std::vector<std::string> images;  // embed: files
+  bool truncate = false;
+  std::string pooling = "auto";  // auto, mean, cls, pooler
+  bool normalize = true;
+  int64_t top = 0;  // 0: all classes, 5 tokens
 
   // template
   std::string messages;              // file

@@ -39,6 +39,7 @@ class SelftestWork final : public Work {
   }
 
   absl::StatusOr<RunLimits> Limits(const Plan& plan) override {
+    if (plan.fb().encoder() != nullptr) return RunLimits{};
     int64_t longest = kStepTestTokens;
     for (const fb::SelfTest* t : Golden(plan)) {
       longest = std::max<int64_t>(longest, Length(t));
@@ -53,6 +54,8 @@ class SelftestWork final : public Work {
     return RunLimits{.max_batch = kSequences,
                      .max_seq_len = std::min(longest, most)};
   }
+
+  bool takes_encoders() const override { return true; }
 
   absl::Status Run(Session& session) override {
     TestText(session.plan().fb(), &report_);
@@ -113,6 +116,8 @@ class SelftestWork final : public Work {
   void TestKernels(Session& session) {
     const Plan& plan = session.plan();
     const fb::Program* meaning = plan.FindProgram("cpu", fb::ProgramKind::Step);
+    const bool encodes = meaning == nullptr && EncodeProgram(plan) != nullptr;
+    if (encodes) meaning = EncodeProgram(plan);
     if (meaning == nullptr) meaning = plan.fb().reference();
     if (session.cuda() == nullptr) {
       ThreadPool pool(2);  // work is shared even on one core
@@ -122,7 +127,9 @@ class SelftestWork final : public Work {
                     TestKernel(use, &pool));
       }
     }
-    if (plan.world_size() > 1) {
+    if (plan.fb().encoder() != nullptr) {
+      report_.Skip("steps", "of encoders, the kernels are tested alone");
+    } else if (plan.world_size() > 1) {
       report_.Skip("steps", "of several ranks, the golden sequences run them");
     } else if (meaning == nullptr) {
       report_.Skip("steps",
@@ -136,6 +143,10 @@ class SelftestWork final : public Work {
 
   void TestGolden(Session& session) {
     const std::vector<const fb::SelfTest*> tests = Golden(session.plan());
+    if (session.plan().fb().encoder() != nullptr) {
+      report_.Skip("golden sequences", "plans of encoders have none");
+      return;
+    }
     if (tests.empty()) {
       report_.Skip("golden sequences",
                    "the plan has none: its model is too large for them; "

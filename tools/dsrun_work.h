@@ -26,12 +26,20 @@ class Work {
   // files. 0 where the plan's ceiling is meant.
   virtual absl::StatusOr<RunLimits> Limits(const Plan& plan) = 0;
   virtual absl::Status Run(Session& session) = 0;
+  // Whether it runs plans that encode; else it is refused with one.
+  virtual bool takes_encoders() const { return false; }
 };
+
+// The plan's program that encodes; nullptr when it generates.
+const fb::Program* EncodeProgram(const Plan& plan);
 
 std::unique_ptr<Work> NewGenerateWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewChatWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewFeedWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewPerplexityWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewEmbedWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewClassifyWork(const DsrunOptions& options);
+std::unique_ptr<Work> NewFillMaskWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewBenchWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewTuneWork(const DsrunOptions& options);
 std::unique_ptr<Work> NewSelftestWork(const DsrunOptions& options);

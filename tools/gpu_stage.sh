@@ -36,7 +36,7 @@ if [ "$what" = smollm2 ]; then
   exit
 fi
 
-# Stripped, and with the one library that is not in every system.
+# Stripped, and with the libraries that are not in every system.
 mkdir "$work/bin"
 for tool in tools/dscompile tools/dsrun tools/dsplan \
   tests/gpu/gpu_kernel_check tests/gpu/gpu_comm_check; do
@@ -44,7 +44,7 @@ for tool in tools/dscompile tools/dsrun tools/dsplan \
 done
 strip "$work"/bin/*
 for tool in "$work"/bin/*; do
-  ldd "$tool" | awk '/libhwy/ {print $3}' | xargs -r cp -Lt "$work/bin" -u
+  ldd "$tool" | awk '/libhwy|libpng|libjpeg/ {print $3}' | xargs -r cp -Lt "$work/bin" -u
 done
 cp "$build"/runtime/api/deepslice-*.whl "$work/bin/"
 tar -C "$work" -cJf "$stage/bin.tar.xz" bin

@@ -8,7 +8,8 @@ set -euo pipefail
 what=${1:-test}
 packages=(g++ meson ninja-build pkg-config python3
   libabsl-dev libflatbuffers-dev flatbuffers-compiler nlohmann-json3-dev
-  libcli11-dev libssl-dev libxxhash-dev libpcre2-dev libutf8proc-dev libhwy-dev)
+  libcli11-dev libssl-dev libxxhash-dev libpcre2-dev libutf8proc-dev libhwy-dev
+  libpng-dev libjpeg62-turbo-dev)
 case $what in
   build) ;;
   test) packages+=(libgtest-dev openmpi-bin python3-jinja2 graphviz) ;;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -166,30 +167,53 @@ absl::StatusOr<std::vector<int32_t>> ReadIntegers(const FileTensor& tensor) {
   return out;
 }
 
-absl::StatusOr<std::unique_ptr<TensorWriter>> TensorWriter::Create(
-    const std::string& path, absl::string_view name,
-    const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  json::Value dims = json::Value::Array();
-  for (const int64_t d : shape) {
-    dims.Add(d);
-    if (!CheckedMul(count, d, &count)) return Bad(path, ": too large");
+absl::StatusOr<std::vector<float>> ReadFloats(const FileTensor& tensor) {
+  if (tensor.dtype != DType::kF32) {
+    return Bad("tensor \"", tensor.name, "\" is ", TypeText(tensor.dtype),
+               "; F32 is needed");
   }
-  int64_t bytes;
-  if (!CheckedMul(count, int64_t{4}, &bytes)) return Bad(path, ": too large");
-  json::Value offsets = json::Value::Array();
-  offsets.Add(0);
-  offsets.Add(bytes);
-  json::Value entry = json::Value::Object();
-  entry.Set("dtype", "F32");
-  entry.Set("shape", std::move(dims));
-  entry.Set("data_offsets", std::move(offsets));
+  std::vector<float> out(tensor.data.size() / sizeof(float));
+  if (!out.empty()) {
+    std::memcpy(out.data(), tensor.data.data(), out.size() * sizeof(float));
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (std::isfinite(out[i])) continue;
+    return Bad("tensor \"", tensor.name, "\": element ", i, " is ", out[i],
+               "; finite numbers are needed");
+  }
+  return out;
+}
+
+absl::StatusOr<std::unique_ptr<TensorWriter>> TensorWriter::Create(
+    const std::string& path, const std::vector<NamedShape>& tensors) {
+  int64_t total = 0, end = 0;
   json::Value root = json::Value::Object();
-  root.Set(name, std::move(entry));
+  for (const NamedShape& t : tensors) {
+    int64_t count = 1;
+    json::Value dims = json::Value::Array();
+    for (const int64_t d : t.shape) {
+      dims.Add(d);
+      if (!CheckedMul(count, d, &count)) return Bad(path, ": too large");
+    }
+    int64_t bytes;
+    json::Value offsets = json::Value::Array();
+    offsets.Add(end);
+    if (!CheckedMul(count, int64_t{4}, &bytes) ||
+        !CheckedAdd(end, bytes, &end)) {
+      return Bad(path, ": too large");
+    }
+    offsets.Add(end);
+    total += count;
+    json::Value entry = json::Value::Object();
+    entry.Set("dtype", "F32");
+    entry.Set("shape", std::move(dims));
+    entry.Set("data_offsets", std::move(offsets));
+    root.Set(t.name, std::move(entry));
+  }
   std::string header = json::Write(root);
   header.resize(RoundUp(static_cast<int64_t>(header.size()), 8), ' ');
 
-  auto writer = std::unique_ptr<TensorWriter>(new TensorWriter(path, count));
+  auto writer = std::unique_ptr<TensorWriter>(new TensorWriter(path, total));
   writer->file_ = std::fopen(writer->part_.c_str(), "wb");
   if (writer->file_ == nullptr) {
     return absl::InvalidArgumentError(

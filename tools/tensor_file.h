@@ -41,17 +41,25 @@ class TensorFile {
 // values beyond int32.
 absl::StatusOr<std::vector<int32_t>> ReadIntegers(const FileTensor& tensor);
 
-// Writes one float tensor, front to back, into a file that appears under its
-// name only when whole.
+// The elements of an F32 tensor; InvalidArgument for other types and for NaN
+// and infinity.
+absl::StatusOr<std::vector<float>> ReadFloats(const FileTensor& tensor);
+
+struct NamedShape {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+// Writes float tensors, one after the other, front to back, into a file that
+// appears under its name only when whole.
 class TensorWriter {
  public:
   static absl::StatusOr<std::unique_ptr<TensorWriter>> Create(
-      const std::string& path, absl::string_view name,
-      const std::vector<int64_t>& shape);
+      const std::string& path, const std::vector<NamedShape>& tensors);
   ~TensorWriter();  // without Finish: removes what was written
   absl::Status Append(const float* values, int64_t count);
   absl::Status AppendZeros(int64_t count);
-  // All elements of the shape have been appended.
+  // All elements of the shapes have been appended.
   absl::Status Finish();
 
   // For a signal handler, which may call unlink: the unfinished file of the one

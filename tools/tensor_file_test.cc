@@ -98,7 +98,7 @@ TEST(ReadIntegers, RefusesFloatsAndWideValues) {
 TEST(TensorWriter, WritesWhatTensorFileReads) {
   const std::string path = Path("out");
   DS_ASSERT_OK_AND_ASSIGN(auto writer,
-                          TensorWriter::Create(path, "logits", {2, 3}));
+                          TensorWriter::Create(path, {{"logits", {2, 3}}}));
   EXPECT_STREQ(TensorWriter::UnfinishedPath(), (path + ".part").c_str());
   const float row[3] = {1.5f, -2.0f, 3.25f};
   DS_ASSERT_OK(writer->AppendZeros(3));
@@ -120,12 +120,12 @@ TEST(TensorWriter, LeavesNothingWithoutFinish) {
   const std::string path = Path("unfinished");
   {
     DS_ASSERT_OK_AND_ASSIGN(auto writer,
-                            TensorWriter::Create(path, "logits", {4}));
+                            TensorWriter::Create(path, {{"logits", {4}}}));
     EXPECT_TRUE(FileExists(path + ".part"));
   }
   EXPECT_FALSE(FileExists(path + ".part"));
   EXPECT_FALSE(FileExists(path));
-  DS_EXPECT_ERROR(TensorWriter::Create("/no/such/dir/x", "a", {1}),
+  DS_EXPECT_ERROR(TensorWriter::Create("/no/such/dir/x", {{"a", {1}}}),
                   kInvalidArgument, "/no/such/dir/x: cannot be written");
 }
 
