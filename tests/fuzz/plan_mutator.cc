@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/plan.h"
 #include "schema/plan_generated.h"
+#include "tests/fuzz/plan_seeds.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
 
@@ -237,10 +239,14 @@ void ChangeTables(Random& random, fb::PlanT& plan) {
   }
 }
 
-// The new size, or 0 when `data` is no whole plan or has grown too long.
+// The new size, or 0 when `data` is no sound plan or has grown too long. (What
+// stands in others may be unaligned, and another change to them is in vain.)
 size_t Rewrite(Random& random, uint8_t* data, size_t size, size_t most) {
   flatbuffers::Verifier verifier(data, size);
-  if (!fb::VerifyPlanBuffer(verifier)) return 0;
+  if (!fb::VerifyPlanBuffer(verifier) ||
+      !CheckPlan(*fb::GetPlan(data), SeedWeights().size(), "plan").ok()) {
+    return 0;
+  }
   fb::PlanT plan;
   fb::GetPlan(data)->UnPackTo(&plan);
   ChangeTables(random, plan);

@@ -42,7 +42,8 @@ LENGTHS = {'plan': 16384, 'selftest': 16384, 'gguf': 4096, 'jinja': 2048, 'json'
 MANY_FEATURES = ('chat_encode', 'config', 'ir_text', 'jinja', 'passes', 'plan',
                  'tokenizer_json')
 # A small quarantine stays in the processor's cache, and one input frees little.
-OPTIONS = ('detect_leaks=0:quarantine_size_mb=1:malloc_context_size=1:'
+OPTIONS = ('detect_leaks=0:quarantine_size_mb=1:'
+           'thread_local_quarantine_size_kb=64:malloc_context_size=1:'
            'max_malloc_fill_size=0:abort_on_error=0:allocator_may_return_null=0')
 
 
@@ -116,6 +117,21 @@ def seconds(build, target, path):
     return took if code == 0 else TIMEOUT + took
 
 
+def executions(log):
+    """How many the log of a run tells of."""
+    done = re.search(r'number_of_executed_units:\s*(\d+)', log)
+    # One that died says how far it was in its last lines of progress.
+    marks = re.findall(r'^#(\d+)\s', log, re.M)
+    return int(done[1]) if done else int(marks[-1]) if marks else 0
+
+
+def all_programs(build):
+    """The targets that are linked."""
+    return sorted(p.name[len('fuzz_'):] for p in (
+        build / 'tests/fuzz').glob('fuzz_*')
+        if p.is_file() and p.name != 'fuzz_replay')
+
+
 def fuzz(build, target, runs, work, extra):
     folder = work / target
     start = prepare(build, target, folder)
@@ -141,10 +157,7 @@ def fuzz(build, target, runs, work, extra):
                 path.unlink()  # the machine stood still, not the reader
             else:
                 code = 70  # as libFuzzer has it
-    done = re.search(r'number_of_executed_units:\s*(\d+)', text)
-    # One that died says how far it was in its last lines of progress.
-    marks = re.findall(r'^#(\d+)\s', text, re.M)
-    count = int(done[1]) if done else int(marks[-1]) if marks else 0
+    count = executions(text)
     took = re.search(r'in (\d+) second', text)
     with open(work / 'counts.tsv', 'a') as out:
         out.write(f'{target}\t{count}\t{took[1] if took else "-"}\t'
@@ -214,11 +227,9 @@ def main():
     if args.build is None:
         parser.error('needs the build folder')
     build = args.build.resolve()
-    programs = sorted(p.name[len('fuzz_'):] for p in (
-        build / 'tests/fuzz').glob('fuzz_*') if p.is_file())
     args.work.mkdir(parents=True, exist_ok=True)
     good = True
-    for target in args.targets or [p for p in programs if p != 'replay']:
+    for target in args.targets or all_programs(build):
         if args.pack:
             pack(build, target, args.work)
             continue
