@@ -417,10 +417,11 @@ absl::Status CheckTables(const fb::Plan& plan, uint64_t weights_bytes) {
   }
   if (plan.reference() == nullptr) return absl::OkStatus();
   // Like a step program of the CPU's; the target is nowhere asked about it.
-  if (plan.reference()->kind() != fb::ProgramKind::Step) {
+  if (plan.reference()->kind() != fb::ProgramKind::Step &&
+      plan.reference()->kind() != fb::ProgramKind::Encode) {
     return Senseless("reference: kind ",
                      static_cast<int>(plan.reference()->kind()),
-                     "; a step program is allowed");
+                     "; a step program or an encoder's is allowed");
   }
   const ProgramView view{plan, *plan.targets()->Get(0), *plan.reference(),
                          /*cpu=*/true};

@@ -4,6 +4,7 @@
 // checked here.
 #include <set>
 
+#include "absl/strings/match.h"
 #include "runtime/plan_check.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/limits.h"
@@ -126,6 +127,25 @@ absl::Status CheckBucket(const fb::Program& p) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGpuEncoder(const ProgramView& view) {
+  const fb::Program& p = view.program;
+  DS_RETURN_IF_ERROR(CheckBucket(p));
+  if (p.bucket() != 0)
+    return Senseless("bucket ", p.bucket(), " of an encoder");
+  for (const int32_t b : *p.outputs()) {
+    const fb::Buffer& buffer = *p.buffers()->Get(b);
+    const std::string text = BufferText(view, b);
+    const bool is_known =
+        IsActivationType(buffer.dtype()) && buffer.extents()->size() == 2 &&
+        buffer.extents()->Get(1)->dim() < 0 && buffer.slot() >= 0 &&
+        (absl::StrContains(text, "[T, ") || absl::StrContains(text, "[R, "));
+    if (is_known) continue;
+    return Senseless("outputs: ", Quoted(buffer.name()), ": ", text,
+                     "; wanted f32, f16 or bf16 [T, n] or [R, n]");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckKernels(const fb::Target& target) {
@@ -157,13 +177,15 @@ absl::Status CheckKernels(const fb::Target& target) {
 
 absl::Status CheckGpuPrograms(const fb::Target& target) {
   std::set<int32_t> buckets;
+  bool encodes = false;
   for (const fb::Program* p : *target.programs()) {
+    encodes |= p->kind() == fb::ProgramKind::Encode;
     if (p->kind() != fb::ProgramKind::Step) continue;
     if (!buckets.insert(p->bucket()).second) {
       return Senseless("programs: two of bucket ", p->bucket());
     }
   }
-  if (buckets.count(0) == 0) {
+  if (buckets.count(0) == 0 && !(buckets.empty() && encodes)) {
     return Senseless("programs: there is no step program without a bucket");
   }
   return absl::OkStatus();
@@ -171,6 +193,7 @@ absl::Status CheckGpuPrograms(const fb::Target& target) {
 
 absl::Status CheckGpuProgram(const ProgramView& view) {
   const fb::Program& p = view.program;
+  if (p.kind() == fb::ProgramKind::Encode) return CheckGpuEncoder(view);
   if (p.kind() != fb::ProgramKind::Step) return absl::OkStatus();
   DS_RETURN_IF_ERROR(CheckBucket(p));
   const std::string found = BufferText(view, p.outputs()->Get(0));

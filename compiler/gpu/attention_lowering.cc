@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/gpu/lower_attention.h"
+#include "kernels/cuda/encoder_attention.h"
 #include "kernels/cuda/latent_attention.h"
 #include "schema/base/status_macros.h"
 
@@ -121,6 +122,44 @@ absl::Status AttentionLowering::LowerLatentAttention(const Node& n) {
   b_.Launch(l->attend, n.result->name,
             {Operand(q), positions, slots, blocks, state, scratch, sync}, out,
             -1, l->sync_words);
+  return absl::OkStatus();
+}
+
+absl::Status AttentionLowering::LowerEncoderAttention(const Node& n) {
+  using In = operand::EncoderAttention;
+  using At = attr::EncoderAttention;
+  if (n.weight(In::rel_bias) != nullptr) {
+    return absl::UnimplementedError(
+        "biases by relative position have no GPU kernel in this version; "
+        "compile with --target cpu");
+  }
+  const int q = BufferOf(n.in(In::q)), k = BufferOf(n.in(In::k));
+  const int v = BufferOf(n.in(In::v)), y = BufferOf(n.result);
+  EncoderAttentionShape s;
+  s.type = r_.activations;
+  s.heads = n.i(At::heads);
+  s.group = n.i(At::group);
+  s.head_offset = n.i(At::head_offset);
+  s.head_dim = n.i(At::head_dim);
+  s.q_stride = Stride(q);
+  s.k_stride = Stride(k);
+  s.v_stride = Stride(v);
+  s.y_stride = Stride(y);
+  s.causal = static_cast<Mask>(n.i(At::mask)) == Mask::kCausal;
+  s.scale = n.f(At::scale);
+  s.max_rows = RowsOf(n.result);
+  const std::optional<KernelSpec> kernel =
+      SpecializeEncoderAttention(s, *r_.target);
+  if (!kernel.has_value()) {
+    return absl::UnimplementedError(absl::StrFormat(
+        "heads of %d elements: more than the GPU's kernel takes; compile with "
+        "--target cpu",
+        s.head_dim));
+  }
+  b_.Launch(*kernel, n.result->name,
+            {Ref::Buffer(q), Ref::Buffer(k), Ref::Buffer(v),
+             Operand(n.in(In::slots))},
+            y);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// The steps of a GPU program that attend over caches.
+// The steps of a GPU program that attend, over caches or within a step.
 #ifndef DEEPSLICE_COMPILER_GPU_ATTENTION_LOWERING_H_
 #define DEEPSLICE_COMPILER_GPU_ATTENTION_LOWERING_H_
 
@@ -16,6 +16,7 @@ class AttentionLowering : protected RowLowering {
   // An Attention or a QkvAttention.
   absl::Status LowerAttention(const Node& n);
   absl::Status LowerLatentAttention(const Node& n);
+  absl::Status LowerEncoderAttention(const Node& n);
 
  private:
   // Of an attention; none when it needs none.

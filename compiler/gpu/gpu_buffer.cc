@@ -95,10 +95,10 @@ Offset<fb::Program> BuildProgram(FlatBufferBuilder& b,
   const auto step_vector = b.CreateVector(steps);
   const auto inputs = b.CreateVector(p.inputs);
   const auto outputs = b.CreateVector(p.outputs);
-  return fb::CreateProgram(b, name, fb::ProgramKind::Step, dim_vector,
-                           slot_vector, buffer_vector, step_vector, inputs,
-                           outputs, p.bucket,
-                           static_cast<int32_t>(p.tile_tokens));
+  return fb::CreateProgram(
+      b, name, p.encodes ? fb::ProgramKind::Encode : fb::ProgramKind::Step,
+      dim_vector, slot_vector, buffer_vector, step_vector, inputs, outputs,
+      p.bucket, static_cast<int32_t>(p.tile_tokens));
 }
 
 }  // namespace

@@ -73,8 +73,10 @@ absl::StatusOr<GpuPrograms> LowerForGpu(const Graph& graph,
   DS_ASSIGN_OR_RETURN(request.activations, ActivationType(graph));
   SpecTable kernels;
   GpuPrograms out;
-  std::vector<int> buckets = GpuBuckets(ceilings.max_batch);
-  buckets.insert(buckets.begin(), 0);
+  std::vector<int> buckets = {0};
+  if (!EncodesGraph(graph)) {
+    for (const int b : GpuBuckets(ceilings.max_batch)) buckets.push_back(b);
+  }
   for (const int bucket : buckets) {
     request.bucket = bucket;
     absl::StatusOr<LoweredProgram> program = LowerProgram(request, &kernels);

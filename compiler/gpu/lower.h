@@ -22,8 +22,9 @@ struct PlaceInSet {
 std::vector<int> GpuBuckets(int64_t max_batch);
 
 // "step" for any batch, then "decode_N" for each bucket N: one token of each of
-// up to N sequences. Unimplemented for quantised weights (for now) and for
-// graphs that no kernel serves, naming the node. A pure function.
+// up to N sequences. Of an encoder "encode" alone. Unimplemented for quantised
+// weights (for now) and for graphs that no kernel serves, naming the node. A
+// pure function.
 absl::StatusOr<GpuPrograms> LowerForGpu(const Graph& graph,
                                         const StepCeilings& ceilings,
                                         const PlaceInSet& place,

@@ -18,16 +18,38 @@
 namespace deepslice {
 namespace {
 
+absl::Status OnCpuAlone(absl::string_view where, absl::string_view what) {
+  return absl::UnimplementedError(
+      absl::StrCat(where, ": ", what,
+                   " have no GPU programs in this version; compile with "
+                   "--target cpu"));
+}
+
+absl::Status CheckEncoder(const Graph& graph) {
+  for (const auto& p : graph.params()) {
+    if (p->name == "pixels") return OnCpuAlone("%pixels", "towers of images");
+  }
+  for (const Value* v : graph.returns()) {
+    const bool is_known =
+        v->producer != nullptr && v->type.rank() == 2 &&
+        (v->type.dims[0] == Dim("R") || v->type.dims[0] == Dim("T"));
+    if (is_known) continue;
+    return absl::UnimplementedError(
+        absl::StrFormat("%%%s: %s; GPU programs of encoders return [T, n] and "
+                        "[R, n]",
+                        v->name, TypeText(v->type)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckGraph(const Graph& graph) {
   for (const auto& n : graph.nodes()) {
-    if (n->op == OpKind::kEncoderAttention ||
-        n->op == OpKind::kCrossAttention) {
-      return absl::UnimplementedError(
-          absl::StrCat("%", n->result->name, ": ", n->def().spelling,
-                       ": encoders have no GPU programs in this version; "
-                       "compile with --target cpu"));
+    if (n->op == OpKind::kCrossAttention) {
+      return OnCpuAlone(absl::StrCat("%", n->result->name),
+                        "encoders beside a decoder");
     }
   }
+  if (EncodesGraph(graph)) return CheckEncoder(graph);
   if (graph.returns().size() != 1) {
     return absl::UnimplementedError(
         absl::StrFormat("%d results; GPU programs have one, the logits",
@@ -55,9 +77,10 @@ class Lowering : private AttentionLowering {
       DS_RETURN_IF_ERROR(
           Annotate(Lower(*n), "%", n->result->name, ": ", n->def().spelling));
     }
-    const int logits = BufferOf(graph_.returns()[0]);
-    AddSampling(logits);
-    return std::move(b_).Finish({logits});
+    std::vector<int> outputs;
+    for (const Value* v : graph_.returns()) outputs.push_back(BufferOf(v));
+    if (!encodes_) AddSampling(outputs[0]);
+    return std::move(b_).Finish(std::move(outputs));
   }
 
  private:
@@ -121,6 +144,7 @@ class Lowering : private AttentionLowering {
       case OpKind::kLatentAttention:
         return LowerLatentAttention(n);
       case OpKind::kEncoderAttention:
+        return LowerEncoderAttention(n);
       case OpKind::kCrossAttention:
         break;  // CheckGraph
     }
@@ -282,6 +306,13 @@ class Lowering : private AttentionLowering {
 };
 
 }  // namespace
+
+bool EncodesGraph(const Graph& graph) {
+  return graph.states().empty() &&
+         std::any_of(
+             graph.nodes().begin(), graph.nodes().end(),
+             [](const auto& n) { return n->op == OpKind::kEncoderAttention; });
+}
 
 absl::StatusOr<LoweredProgram> LowerProgram(const ProgramRequest& request,
                                             SpecTable* kernels) {

@@ -18,6 +18,9 @@ struct ProgramRequest {
   int bucket = 0;  // 0: the general program
 };
 
+// Whether the graph is an encoder: it reads whole sequences and keeps nothing.
+bool EncodesGraph(const Graph& graph);
+
 // Kernels that the program launches are added to `kernels`.
 absl::StatusOr<LoweredProgram> LowerProgram(const ProgramRequest& request,
                                             SpecTable* kernels);

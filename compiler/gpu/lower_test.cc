@@ -443,6 +443,40 @@ TEST(LowerForGpu, ALatentKeyIsPutTogetherWhereItIsAppended) {
   }
 }
 
+TEST(LowerForGpu, EncodersHaveOneProgramThatReturnsWhatTheyPublish) {
+  const std::vector<Graph> ranks = GoldenGraphs("bert-relu", 2, "bf16");
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], Ceilings(), {0, 2}, Hopper()));
+  ASSERT_EQ(all.programs.size(), 1u);
+  const LoweredProgram& p = all.programs[0];
+  EXPECT_TRUE(p.encodes);
+  EXPECT_EQ(p.name, "encode");
+  EXPECT_EQ(p.tile_tokens, 0);
+  ASSERT_EQ(p.outputs.size(), ranks[0].returns().size());
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    EXPECT_EQ(p.buffers[p.outputs[i]].name, ranks[0].returns()[i]->name);
+    EXPECT_EQ(p.buffers[p.outputs[i]].dtype, DType::kF32);
+  }
+  const std::vector<std::string> runs = WhatRuns(all, p);
+  EXPECT_EQ(Count(runs, "sample.cuh") + Count(runs, "broadcast"), 0);
+  EXPECT_GT(Count(runs, "encoder_attention.cuh"), 0);
+  EXPECT_EQ(Buffer(p, "types").extents, std::vector<LoweredExtent>({{0, 0}}));
+  ExpectDistinctWhileAlive(p);
+}
+
+TEST(LowerForGpu, SendsWhatHasNoKernelsToTheCpu) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"clip", "towers of images have no GPU programs"},
+      {"t5", "encoders beside a decoder have no GPU programs"}};
+  for (const auto& [model, what] : kCases) {
+    const std::vector<Graph> ranks = GoldenGraphs(model, 1, "bf16");
+    const absl::Status status =
+        LowerForGpu(ranks[0], Ceilings(), {}, Hopper()).status();
+    DS_EXPECT_ERROR(status, kUnimplemented, what);
+    DS_EXPECT_ERROR(status, kUnimplemented, "compile with --target cpu");
+  }
+}
+
 TEST(LowerForGpu, RefusesQuantisedWeights) {
   const std::vector<Graph> ranks = GoldenGraphs("qwen2", 1, "int8");
   DS_EXPECT_ERROR(LowerForGpu(ranks[0], Ceilings(), {}, Hopper()),
@@ -493,29 +527,29 @@ TEST_P(LowerModel, SlotsAndSyncWordsAreSharedByNobody) {
       ExpectDistinctWhileAlive(p);
       ExpectSyncApart(p);
       EXPECT_LE(p.sync_words, all.sync_words);
-      EXPECT_EQ(p.outputs.size(), 1u);
+      EXPECT_EQ(p.outputs.size(), ranks[r].returns().size());
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, LowerModel,
-    testing::Values(ModelCase{"llama-gqa-tied", 1, "bf16"},
-                    ModelCase{"llama-gqa-tied", 3, "fp16"},
-                    ModelCase{"gpt2", 1, "fp32"}, ModelCase{"gpt2", 2, "bf16"},
-                    ModelCase{"qwen2", 2, "fp16"},
-                    ModelCase{"qwen2", 3, "fp32"},
-                    ModelCase{"mistral-window", 1, "bf16"},
-                    ModelCase{"mistral-window", 2, "fp32"},
-                    ModelCase{"bloom", 2, "bf16"},
-                    ModelCase{"cohere-qk-norm", 2, "fp16"},
-                    ModelCase{"falcon-rw", 3, "fp32"},
-                    ModelCase{"gemma2", 2, "bf16"},
-                    ModelCase{"granite", 1, "fp16"},
-                    ModelCase{"olmo2", 3, "bf16"},
-                    ModelCase{"opt-350m-style", 2, "fp32"},
-                    ModelCase{"phi3-longrope", 2, "bf16"},
-                    ModelCase{"llama-dynamic", 2, "fp32"}),
+    testing::Values(
+        ModelCase{"llama-gqa-tied", 1, "bf16"},
+        ModelCase{"llama-gqa-tied", 3, "fp16"}, ModelCase{"gpt2", 1, "fp32"},
+        ModelCase{"gpt2", 2, "bf16"}, ModelCase{"qwen2", 2, "fp16"},
+        ModelCase{"qwen2", 3, "fp32"}, ModelCase{"mistral-window", 1, "bf16"},
+        ModelCase{"mistral-window", 2, "fp32"}, ModelCase{"bloom", 2, "bf16"},
+        ModelCase{"cohere-qk-norm", 2, "fp16"},
+        ModelCase{"falcon-rw", 3, "fp32"}, ModelCase{"gemma2", 2, "bf16"},
+        ModelCase{"granite", 1, "fp16"}, ModelCase{"olmo2", 3, "bf16"},
+        ModelCase{"opt-350m-style", 2, "fp32"},
+        ModelCase{"phi3-longrope", 2, "bf16"},
+        ModelCase{"llama-dynamic", 2, "fp32"},
+        ModelCase{"bert-tokens", 2, "bf16"},
+        ModelCase{"bert-one-class", 3, "fp32"},
+        ModelCase{"distilbert-mlm", 2, "fp16"},
+        ModelCase{"roberta-classify", 1, "bf16"}),
     [](const auto& info) {
       std::string name = absl::StrCat(info.param.model, "_tp", info.param.tp,
                                       "_", info.param.dtype);

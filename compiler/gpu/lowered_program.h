@@ -82,7 +82,8 @@ struct LoweredStep {
 };
 
 struct LoweredProgram {
-  std::string name;  // "step", "decode_4"
+  std::string name;      // "step", "decode_4", "encode"
+  bool encodes = false;  // a program of kind encode
   int bucket = 0;    // see Program of plan.fbs
   int64_t tile_tokens = 0;
   std::vector<ScheduledDim> dims;
@@ -95,7 +96,8 @@ struct LoweredProgram {
 
 // All programs of one rank for one target.
 struct GpuPrograms {
-  std::vector<LoweredProgram> programs;  // "step" first, then by bucket
+  // "step" first, then by bucket; or "encode" alone.
+  std::vector<LoweredProgram> programs;
   // By first use, then those that the runtime launches by itself. No two of the
   // same source and entry.
   std::vector<KernelSpec> kernels;

@@ -42,6 +42,7 @@ class ProgramBuilder {
   // The first of so many words, which no other step of the program has.
   int AddSync(int64_t words);
   void set_tile_tokens(int64_t tokens) { program_.tile_tokens = tokens; }
+  void set_encodes() { program_.encodes = true; }
 
   // The output may take the slot of buffer `in_place` (-1: of none) where no
   // later step reads that one and both are of one type.

@@ -19,7 +19,7 @@ absl::Status RowLowering::LowerEmbed(const Node& n) {
   s.rows = table->type.dims[0].size;
   s.cols = Columns(n.result);
   s.begin = n.i(attr::Embed::begin);
-  s.has_sampled = ids->name == "ids";
+  s.has_sampled = ids->name == "ids" && !encodes_;
   s.count = CountOf(n.result);
   s.max_rows = RowsOf(n.result);
   b_.Launch(SpecializeEmbed(s, *r_.target), n.result->name,

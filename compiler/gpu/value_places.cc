@@ -38,8 +38,12 @@ std::vector<ScheduledDim> Dims(const ProgramRequest& r) {
 ValuePlaces::ValuePlaces(const ProgramRequest& request, SpecTable* kernels)
     : r_(request),
       graph_(*request.graph),
-      b_(request.bucket == 0 ? "step" : absl::StrCat("decode_", request.bucket),
+      encodes_(EncodesGraph(graph_)),
+      b_(encodes_              ? "encode"
+         : request.bucket == 0 ? "step"
+                               : absl::StrCat("decode_", request.bucket),
          request.bucket, Dims(request), kernels) {
+  if (encodes_) b_.set_encodes();
   for (size_t i = 0; i < graph_.weights().size(); ++i) {
     weights_[graph_.weights()[i].get()] = static_cast<int>(i);
   }
@@ -51,12 +55,21 @@ ValuePlaces::ValuePlaces(const ProgramRequest& request, SpecTable* kernels)
     padded_[n->in(0)] =
         CeilDiv(n->i(attr::AllGather::total), request.place.world);
   }
-  FindFloats();
+  for (const Value* v : graph_.returns()) FindFloats(v);
+  for (const auto& n : graph_.nodes()) {
+    if (n->op == OpKind::kSumSquares ||
+        (n->op == OpKind::kAllReduce && floats_.contains(n->in(0)))) {
+      floats_.insert(n->result);
+    }
+  }
   AddInputs();
 }
 
-void ValuePlaces::FindFloats() {
-  const Value* v = graph_.returns()[0];
+void ValuePlaces::FindFloats(const Value* v) {
+  // A product reads the activations' type.
+  for (const auto& n : graph_.nodes()) {
+    if (n->op == OpKind::kLinear && n->in(operand::Linear::x) == v) return;
+  }
   while (v != nullptr && v->producer != nullptr) {
     floats_.insert(v);
     const Node* p = v->producer;
@@ -64,12 +77,6 @@ void ValuePlaces::FindFloats() {
                          p->op == OpKind::kAddBias ||
                          p->op == OpKind::kScale || p->op == OpKind::kSoftcap;
     v = through ? p->in(0) : nullptr;
-  }
-  for (const auto& n : graph_.nodes()) {
-    if (n->op == OpKind::kSumSquares ||
-        (n->op == OpKind::kAllReduce && floats_.contains(n->in(0)))) {
-      floats_.insert(n->result);
-    }
   }
 }
 
@@ -132,6 +139,7 @@ void ValuePlaces::AddInputs() {
     tiles_ = b_.AddInput("tiles", DType::kI32, {dim("Q"), {4, -1}});
     b_.set_tile_tokens(TileTokens(r_));
   }
+  if (encodes_) return;
   sampled_ = b_.AddInput("sampled", DType::kI32, {dim("R")});
   samplers_ = b_.AddInput("samplers", DType::kU32, {dim("R"), {8, -1}});
 }

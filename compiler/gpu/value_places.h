@@ -15,13 +15,13 @@ namespace deepslice {
 
 inline int64_t Columns(const Value* v) { return v->type.dims[1].size; }
 
-// A value has the activations' type, but sums of squares, the logits and what
-// becomes them row by row are float. What an all-gather reads has its rows padded
-// to the widest part, and as many as the step's most.
+// A value has the activations' type, but sums of squares, what is returned and
+// what becomes that row by row are float. What an all-gather reads has its rows
+// padded to the widest part, and as many as the step's most.
 class ValuePlaces {
  public:
-  // Adds the program's inputs. The graph returns one value, which a node made;
-  // `kernels` must outlive this.
+  // Adds the program's inputs. Nodes made what the graph returns; `kernels`
+  // must outlive this.
   ValuePlaces(const ProgramRequest& request, SpecTable* kernels);
 
  protected:
@@ -54,11 +54,13 @@ class ValuePlaces {
 
   const ProgramRequest& r_;
   const Graph& graph_;
+  const bool encodes_;
   ProgramBuilder b_;
   int tiles_ = -1, sampled_ = -1, samplers_ = -1;  // inputs; -1: there is none
 
  private:
-  void FindFloats();
+  // Of `v`, which is returned.
+  void FindFloats(const Value* v);
   void AddInputs();
 
   absl::flat_hash_map<const Weight*, int> weights_;

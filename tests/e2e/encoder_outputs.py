@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Every golden case of an encoder gives its reference outputs at every tp.
 
-    encoder_outputs.py DSCOMPILE DSRUN DSPLAN
+    encoder_outputs.py DSCOMPILE DSRUN DSPLAN [TARGET DEVICE [FOLDER]]
 
 fp32 at tp 1, 2, 3, 4 and 8 (ranks that own no head), bf16 and fp16 at tp 2, int8
 within its rounding at tp 1 and 3; dsplan verify finds each plan equal to its
-checkpoint.
+checkpoint. With a target and a device (`... sm_90a cuda`) what has GPU programs,
+there, in the dtypes that those take; ranks share the device, and FOLDER has more
+cases.
 """
 import json
 import os
@@ -13,6 +15,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '..', 'support'))
+from golden_case import encodes  # noqa: E402
 from harness import (CASES, Checks, Scratch, read_tensors, relative_l2,  # noqa: E402
                      run, write_tensors)
 
@@ -23,6 +26,9 @@ INPUTS = ('input_ids', 'attention_mask', 'token_type_ids', 'pixel_values')
 BOUND = {'fp32': 2e-5, 'fp16': 6e-3, 'bf16': 4e-2, 'int8': 8e-2}
 RUNS = ([('fp32', tp) for tp in (1, 2, 3, 4, 8)] +
         [('bf16', 2), ('fp16', 2), ('int8', 1), ('int8', 3)])
+DEVICE_RUNS = [(dtype, tp) for dtype in ('fp32', 'bf16', 'fp16')
+               for tp in (1, 2)] + [('fp32', 3), ('bf16', 4)]
+CPU_ALONE = ('clip', 't5', 'mt5')  # as MODELS.md says
 
 
 def unmasked(values, shape, mask):
@@ -37,9 +43,18 @@ def unmasked(values, shape, mask):
 
 def main():
     dscompile, dsrun, dsplan = sys.argv[1:4]
+    target, device, folder = (sys.argv[4:] + [None] * 3)[:3]
+    cases = [os.path.join(CASES, 'models', name) for name in NAMES
+             if target is None or name not in CPU_ALONE]
+    if folder is not None:
+        cases += [os.path.join(folder, name)
+                  for name in sorted(os.listdir(folder))
+                  if encodes(name) and name.split('-')[0] not in CPU_ALONE]
+    compile_flags = ['--target', target] if target else []
+    run_flags = ['--device', device, '--share-gpu'] if device else []
     c = Checks()
-    for name in NAMES:
-        case = os.path.join(CASES, 'models', name)
+    for case in cases:
+        name = os.path.basename(case)
         if not c.check(os.path.exists(os.path.join(case, 'golden.json')),
                        name, 'the case is missing'):
             continue
@@ -48,11 +63,12 @@ def main():
         gold = read_tensors(os.path.join(case, 'golden.safetensors'))
         (rows, width), bits = gold['attention_mask']
         mask = [bits[r * width:(r + 1) * width] for r in range(rows)]
-        for dtype, tp in RUNS:
+        for dtype, tp in RUNS if target is None else DEVICE_RUNS:
             what = f'{name} {dtype} tp {tp}'
             with Scratch() as tmp:
                 plan = os.path.join(tmp, 'plan')
-                r = run(dscompile, case, '--dtype', dtype, '--tp', tp, '-o', plan)
+                r = run(dscompile, case, '--dtype', dtype, '--tp', tp, '-o',
+                        plan, *compile_flags)
                 if not c.check(r.returncode == 0, what, r.stderr):
                     continue
                 feed = os.path.join(tmp, 'in.safetensors')
@@ -60,7 +76,8 @@ def main():
                 write_tensors(feed, {
                     k: ('F32' if k == 'pixel_values' else 'I64', *gold[k])
                     for k in INPUTS if k in gold})
-                r = run(dsrun, plan, '--feed', feed, '--fetch', fetch)
+                r = run(dsrun, plan, '--feed', feed, '--fetch', fetch,
+                        *run_flags)
                 if not c.check(r.returncode == 0, what, r.stderr):
                     continue
                 got = read_tensors(fetch)
@@ -75,7 +92,7 @@ def main():
                     e = relative_l2(unmasked(got[key][1], shape, mask),
                                     unmasked(want, shape, mask))
                     c.check(e <= bound, what, f'{key}: rel. L2 {e:.2e}')
-                if tp in (1, 3):
+                if tp in (1, 3) and target is None:
                     r = run(dsplan, 'verify', plan, '--against', case)
                     c.check(r.returncode == 0, f'{what}: verify',
                             r.stdout + r.stderr)

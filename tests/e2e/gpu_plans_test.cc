@@ -89,6 +89,7 @@ class GpuPlansTest : public testing::TestWithParam<Case> {
     contents.options = json::Value::Object();
     contents.coverage = json::Value::Object();
     contents.cpu = targets[0].cpu;
+    contents.encodes = graphs[0].states().empty();
     DS_ASSIGN_OR_RETURN(
         GpuPlans gpu,
         LowerForTargets(Pointers(graphs), contents.ceilings, targets));
@@ -113,14 +114,18 @@ TEST_P(GpuPlansTest, TheReaderTakesWhatTheWriterWrites) {
   for (int rank = 0; rank < c.tp; ++rank) {
     DS_ASSERT_OK_AND_ASSIGN(const Plan plan, Plan::Load(folder, rank));
     ASSERT_EQ(plan.fb().targets()->size(), c.targets.size());
-    EXPECT_EQ(plan.FindProgram("cpu", fb::ProgramKind::Step) != nullptr, cpu);
+    // Encoders have no buckets; others those of 1, 2 and 3.
+    const bool encodes = plan.fb().states()->size() == 0;
+    const auto kind = encodes ? fb::ProgramKind::Encode : fb::ProgramKind::Step;
+    EXPECT_EQ(plan.FindProgram("cpu", kind) != nullptr, cpu);
+    EXPECT_NE(plan.FindProgram("sm_90a", kind), nullptr);
     for (const fb::Weight* w : *plan.fb().weights()) {
       EXPECT_EQ(w->residency(),
                 cpu ? fb::Residency::Host : fb::Residency::Device);
     }
     for (const fb::Target* t : *plan.fb().targets()) {
       if (t->name()->str() == "cpu") continue;
-      ASSERT_EQ(t->programs()->size(), 4u);  // and buckets of 1, 2 and 3
+      ASSERT_EQ(t->programs()->size(), encodes ? 1u : 4u);
       EXPECT_GT(t->service()->size(), 0u);
       for (const fb::Kernel* k : *t->kernels()) {
         ASSERT_LE(k->offset() + k->bytes(), images.size());
@@ -149,6 +154,10 @@ INSTANTIATE_TEST_SUITE_P(
                                 "llama-dynamic", "olmo2", "phi3-longrope"}) {
         cases.push_back({model, 1, "fp32", {"sm_90a"}});
         cases.push_back({model, 2, "bf16", {"sm_90a"}});
+      }
+      for (const char* model : {"bert-tokens", "distilbert-mlm"}) {
+        cases.push_back({model, 1, "fp32", {"sm_90a"}});
+        cases.push_back({model, 3, "bf16", {"cpu", "sm_90a"}});
       }
       cases.push_back({"gpt2", 2, "bf16", {"cpu", "sm_90a", "compute_80"}});
       return cases;

@@ -125,6 +125,7 @@ void AddDecodeCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddTileCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddLatentCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddRowsCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
+void AddEncoderCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddHeadCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddSampleCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddServiceCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);

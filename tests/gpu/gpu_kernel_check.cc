@@ -5,9 +5,9 @@
 //                    [--target=sm_90a] [--threads=N] [--cache=DIR]
 //                    [--carveout=PERCENT] [--list]
 //
-// Families: linear, decode, tile, latent, rows, heads, sample, service. Prints a
-// line for each case that fails and a last one with the counts; exits 1 when one
-// failed.
+// Families: linear, decode, tile, latent, rows, heads, encoder, sample,
+// service. Prints a line for each case that fails and a last one with the
+// counts; exits 1 when one failed.
 // --sweep times ways to cut the linear layers whose name has the text in it
 // (timing_sweep.h), --sweep-attention those to cut decode attention
 // (attention_sweep.h). --carveout=-1 leaves the share of shared memory to the
@@ -115,10 +115,11 @@ int Run(const Options& options) {
     add("rows", RowsTimings);
   } else {
     const std::pair<const char*, AddCases> families[] = {
-        {"linear", AddLinearCases}, {"decode", AddDecodeCases},
-        {"tile", AddTileCases},     {"latent", AddLatentCases},
-        {"rows", AddRowsCases},     {"heads", AddHeadCases},
-        {"sample", AddSampleCases}, {"service", AddServiceCases}};
+        {"linear", AddLinearCases},   {"decode", AddDecodeCases},
+        {"tile", AddTileCases},       {"latent", AddLatentCases},
+        {"rows", AddRowsCases},       {"heads", AddHeadCases},
+        {"encoder", AddEncoderCases}, {"sample", AddSampleCases},
+        {"service", AddServiceCases}};
     for (const auto& [family, add] : families) {
       if (options.Wants(family)) add(gpu, &entries);
     }
@@ -200,14 +201,15 @@ int Run(const Options& options) {
 int main(int argc, char** argv) {
   deepslice::Options options;
   if (!deepslice::Parse(argc, argv, &options)) {
-    std::fprintf(stderr,
-                 "usage: gpu_kernel_check [--only=FAMILY[,...]] [--time]\n"
-                 "         [--sweep[=TEXT]] [--sweep-attention[=TEXT]]\n"
-                 "         [--compile-only] [--target=sm_90a] [--threads=N]\n"
-                 "         [--cache=DIR] [--carveout=PERCENT] [--list]\n"
-                 "families: linear, decode, tile, latent, rows, heads, sample,\n"
-                 "service;\n"
-                 "with --time: linear, attention, rows\n");
+    std::fprintf(
+        stderr,
+        "usage: gpu_kernel_check [--only=FAMILY[,...]] [--time]\n"
+        "         [--sweep[=TEXT]] [--sweep-attention[=TEXT]]\n"
+        "         [--compile-only] [--target=sm_90a] [--threads=N]\n"
+        "         [--cache=DIR] [--carveout=PERCENT] [--list]\n"
+        "families: linear, decode, tile, latent, rows, heads, encoder,\n"
+        "sample, service;\n"
+        "with --time: linear, attention, rows\n");
     return 2;
   }
   return deepslice::Run(options);

@@ -220,8 +220,7 @@ TEST_F(Catalogue, OfSmallModels) {
   }
   std::printf("catalogue: %zu golden cases, %d models beside the checkout\n",
               names.size(), beside);
-  EXPECT_EQ(left_out_, std::set<std::string>({"bert", "clip", "distilbert",
-                                              "roberta", "t5"}));
+  EXPECT_EQ(left_out_, std::set<std::string>({"clip", "t5"}));
   Compile();
 }
 

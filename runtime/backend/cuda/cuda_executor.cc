@@ -27,6 +27,37 @@ constexpr int kFlights = 2;
 constexpr int kSpins = 2000, kYields = 20'000;
 constexpr timespec kNap = {0, 50'000};
 
+// Values of input "types".
+int64_t TypesOf(const Plan& plan) {
+  const fb::EncoderSettings* e = plan.fb().encoder();
+  return e == nullptr ? 0 : e->types();
+}
+
+// Elements as floats; false for a type that no values have.
+bool ToFloats(DType type, const char* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t half;
+    int32_t whole;
+    switch (type) {
+      case DType::kF32:
+        std::memcpy(to + i, from + 4 * i, 4);
+        break;
+      case DType::kF16:
+      case DType::kBF16:
+        std::memcpy(&half, from + 2 * i, 2);
+        to[i] = type == DType::kF16 ? F16ToFloat(half) : BF16ToFloat(half);
+        break;
+      case DType::kI32:
+        std::memcpy(&whole, from + 4 * i, 4);
+        to[i] = static_cast<float>(whole);
+        break;
+      default:
+        return false;
+    }
+  }
+  return true;
+}
+
 class CudaExecutorImpl final : public CudaExecutor {
  public:
   CudaExecutorImpl(std::unique_ptr<CudaRun> run, const CudaOptions& options)
@@ -34,8 +65,8 @@ class CudaExecutorImpl final : public CudaExecutor {
         run_(std::move(run)),
         gpu_(*run_->gpu),
         cuda_(run_->gpu->cuda()),
-        check_(run_->sizes.run, run_->plan->fb().vocab_size(), /*types=*/0,
-               run_->plan->fb().states()->size() > 0) {
+        check_(run_->sizes.run, run_->plan->fb().vocab_size(),
+               TypesOf(*run_->plan), run_->plan->fb().states()->size() > 0) {
     keeps_sampled_ = true;
     for (const ProgramSizes& p : run_->sizes.programs) {
       keeps_sampled_ &= p.samples;
@@ -69,6 +100,9 @@ class CudaExecutorImpl final : public CudaExecutor {
 
   absl::Status Execute(const StepBatch& batch) override;
   absl::StatusOr<const float*> Logits() override;
+  absl::StatusOr<std::vector<NamedOutput>> Outputs() override;
+  bool encodes() const override { return run_->sizes.run.encodes; }
+  bool reads_types() const override { return run_->sizes.run.reads_types; }
   absl::StatusOr<absl::Span<const int32_t>> Sampled() override;
   bool keeps_sampled() const override { return keeps_sampled_; }
   const fb::Program* last_program() const override {
@@ -265,27 +299,8 @@ absl::Status CudaExecutorImpl::Observe(const GpuStepList& list, int index) {
               "copying a step's result"));
     DS_RETURN_IF_ERROR(Drain());
   }
-  const char* from = observed_bytes_.data();
-  for (int64_t i = 0; i < count; ++i) {
-    uint16_t half;
-    int32_t whole;
-    switch (type) {
-      case DType::kF32:
-        std::memcpy(&observed_[i], from + 4 * i, 4);
-        break;
-      case DType::kF16:
-      case DType::kBF16:
-        std::memcpy(&half, from + 2 * i, 2);
-        observed_[i] =
-            type == DType::kF16 ? F16ToFloat(half) : BF16ToFloat(half);
-        break;
-      case DType::kI32:
-        std::memcpy(&whole, from + 4 * i, 4);
-        observed_[i] = static_cast<float>(whole);
-        break;
-      default:
-        return absl::OkStatus();  // scratch
-    }
+  if (!ToFloats(type, observed_bytes_.data(), count, observed_.data())) {
+    return absl::OkStatus();  // scratch
   }
   observer_(index, observed_.data(), rows, cols);
   return absl::OkStatus();
@@ -406,7 +421,49 @@ absl::Status CudaExecutorImpl::Keep(const absl::Status& status) {
   return failed_;
 }
 
+absl::StatusOr<std::vector<NamedOutput>> CudaExecutorImpl::Outputs() {
+  if (!encodes()) return Executor::Outputs();
+  if (step_ == 0) return absl::FailedPreconditionError("no step has run");
+  DS_RETURN_IF_ERROR(failed_);
+  DS_RETURN_IF_ERROR(gpu_.MakeCurrent());
+  const int parity = static_cast<int>((step_ - 1) % kFlights);
+  DS_RETURN_IF_ERROR(Keep(WaitFor(flights_[parity].done.get())));
+  const ProgramSizes& sizes = run_->sizes.programs[program_];
+  const fb::Program& program = *sizes.program;
+  const GpuStepList& list = run_->programs[program_].steps[parity];
+  float* to = reinterpret_cast<float*>(run_->logits.data());
+  std::vector<NamedOutput> outputs;
+  for (size_t i = 0; i < list.outputs.size(); ++i) {
+    const fb::Buffer& b = *program.buffers()->Get(program.outputs()->Get(i));
+    const int dim = b.extents()->Get(0)->dim();
+    NamedOutput o;
+    o.name = b.name()->str();
+    o.of = dim == sizes.tokens_dim ? NamedOutput::Of::kToken
+                                   : NamedOutput::Of::kRow;
+    o.rows = counts_[program_][dim];
+    o.cols = b.extents()->Get(1)->size();
+    o.data = to;
+    const auto type = static_cast<DType>(b.dtype());
+    observed_bytes_.resize(o.rows * o.cols * DTypeSize(type));
+    if (!observed_bytes_.empty()) {
+      DS_RETURN_IF_ERROR(Keep(Check(
+          cuda_.MemcpyDtoHAsync(observed_bytes_.data(), list.outputs[i],
+                                observed_bytes_.size(), run_->stream.get()),
+          "copying an output")));
+      DS_RETURN_IF_ERROR(Keep(Drain()));
+    }
+    ToFloats(type, observed_bytes_.data(), o.rows * o.cols, to);
+    to += o.rows * o.cols;
+    outputs.push_back(std::move(o));
+  }
+  return outputs;
+}
+
 absl::StatusOr<const float*> CudaExecutorImpl::Logits() {
+  if (encodes()) {
+    return absl::FailedPreconditionError(
+        "the plan is an encoder; it has no next token");
+  }
   DS_RETURN_IF_ERROR(failed_);
   DS_RETURN_IF_ERROR(gpu_.MakeCurrent());
   auto* logits = reinterpret_cast<float*>(run_->logits.data());
@@ -415,7 +472,7 @@ absl::StatusOr<const float*> CudaExecutorImpl::Logits() {
   DS_RETURN_IF_ERROR(Keep(WaitFor(flights_[parity].done.get())));
   DS_RETURN_IF_ERROR(Keep(Check(
       cuda_.MemcpyDtoHAsync(
-          logits, run_->programs[program_].steps[parity].logits,
+          logits, run_->programs[program_].steps[parity].outputs[0],
           previous_rows_ * vocab_size() * sizeof(float), run_->stream.get()),
       "copying logits")));
   DS_RETURN_IF_ERROR(Keep(Drain()));

@@ -137,10 +137,9 @@ class Preparation {
         run.host,
         PinnedMemory::Make(gpu, run.host_ids_at + 2 * ids_bytes, "inputs"));
     DS_ASSIGN_OR_RETURN(
-        run.logits, Mapping::Make(s.programs[0].dims[s.programs[0].rows_dim] *
-                                      plan_.fb().vocab_size() *
-                                      static_cast<int64_t>(sizeof(float)),
-                                  "logits"));
+        run.logits,
+        Mapping::Make(s.output_floats * static_cast<int64_t>(sizeof(float)),
+                      "logits"));
     return absl::OkStatus();
   }
 

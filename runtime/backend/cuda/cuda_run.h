@@ -48,7 +48,7 @@ struct CudaRun {
   // Pinned: two input blocks with a block table each, then two arrays of ids.
   PinnedMemory host;
   int64_t host_block_bytes = 0, host_ids_at = 0;
-  Mapping logits;  // on the host, [R, vocab]
+  Mapping logits;  // on the host, [R, vocab]; or an encoder's outputs
   KernelTable kernels;
   std::unique_ptr<DeviceComm> comm;  // nullptr at world size 1
   GpuStream stream, upload, download;

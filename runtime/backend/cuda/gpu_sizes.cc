@@ -62,6 +62,8 @@ absl::Status PlaceInputs(ProgramSizes* out) {
     } else if (name == "horizons" || name == "prompts") {
       // RunSizes::horizons_are_prompts tells what the batch's are.
       in.horizons = placer.Place(4 * most(out->slots_dim));
+    } else if (name == "types") {
+      in.types = placer.Place(token_bytes);
     } else if (name == "tiles" && out->tiles_dim >= 0) {
       in.tiles = placer.Place(16 * most(out->tiles_dim));
     } else if (name == "samplers") {
@@ -74,7 +76,7 @@ absl::Status PlaceInputs(ProgramSizes* out) {
           "input ", absl::CHexEscape(name), " of program ",
           absl::CHexEscape(Name(p.name())),
           ": the GPU back end knows ids, positions, slots, blocks, rows, "
-          "horizons, prompts, tiles, sampled and samplers"));
+          "horizons, prompts, types, tiles, sampled and samplers"));
     }
   }
   in.bytes = placer.end();
@@ -137,7 +139,10 @@ absl::StatusOr<GpuSizes> ResolveGpuSizes(const Plan& plan,
   const fb::Program* general = nullptr;
   std::vector<const fb::Program*> buckets;
   for (const fb::Program* p : *target.programs()) {
-    if (p->kind() != fb::ProgramKind::Step) continue;
+    if (p->kind() != fb::ProgramKind::Step &&
+        (p->kind() != fb::ProgramKind::Encode || general != nullptr)) {
+      continue;
+    }
     if (p->bucket() == 0) {
       general = p;
     } else {
@@ -177,6 +182,20 @@ absl::StatusOr<GpuSizes> ResolveGpuSizes(const Plan& plan,
   int64_t most_rows = 0;
   for (const ProgramSizes& p : out.programs) {
     most_rows = std::max(most_rows, p.dims[p.rows_dim]);
+  }
+  for (const int32_t o : *general->outputs()) {
+    const auto& extents = *general->buffers()->Get(o)->extents();
+    int64_t floats = 1;
+    for (const fb::Extent* e : extents) {
+      const int64_t size =
+          e->dim() < 0 ? e->size() : out.programs[0].dims[e->dim()];
+      if (!CheckedMul(floats, size, &floats)) floats = int64_t{1} << 62;
+    }
+    if (!CheckedAdd(out.output_floats, floats, &out.output_floats) ||
+        out.output_floats > int64_t{1} << 60) {
+      return absl::ResourceExhaustedError(
+          "outputs: more than 2^62 bytes; lower --max-step-tokens");
+    }
   }
   InputPlacer placer;
   for (int i : {0, 1}) out.inputs_at[i] = placer.Place(out.input_block_bytes);

@@ -18,7 +18,7 @@ namespace deepslice {
 struct InputLayout {
   int64_t step_info = 0;
   int64_t ids = -1, positions = -1, slots = -1, rows = -1, horizons = -1,
-          tiles = -1, samplers = -1;
+          types = -1, tiles = -1, samplers = -1;
   int64_t bytes = 0;
 };
 
@@ -47,6 +47,8 @@ struct GpuSizes {
   int64_t sync_at = 0;
   int64_t staging_bytes = 0;
   int64_t input_block_bytes = 0;  // the most of any program
+  // On the host: logits, or an encoder's outputs, as floats.
+  int64_t output_floats = 0;
   int64_t workspace_bytes = 0;    // of cuBLASLt; 0 without GEMM steps
 
   int64_t planned_bytes() const {
@@ -57,7 +59,7 @@ struct GpuSizes {
 inline constexpr int64_t kGemmWorkspaceBytes = 32 << 20;
 
 // The target's general step program and those buckets that a run of these
-// limits can use. Errors as ResolveSizes.
+// limits can use, or its program that encodes. Errors as ResolveSizes.
 absl::StatusOr<GpuSizes> ResolveGpuSizes(const Plan& plan,
                                          const fb::Target& target,
                                          const RunLimits& limits);

@@ -39,7 +39,9 @@ class Resolver {
                    absl::CHexEscape(Text(steps.Get(i)->name())), ")"));
     }
     for (CUdeviceptr& p : out_.params) out_.param_pointers.push_back(&p);
-    out_.logits = Address(program_.outputs()->Get(0), /*written=*/true);
+    for (const int32_t b : *program_.outputs()) {
+      out_.outputs.push_back(Address(b, /*written=*/true));
+    }
     return std::move(out_);
   }
 
@@ -61,6 +63,7 @@ class Resolver {
     if (name == "slots") return input(in.slots);
     if (name == "rows") return input(in.rows);
     if (name == "horizons" || name == "prompts") return input(in.horizons);
+    if (name == "types") return input(in.types);
     if (name == "tiles") return input(in.tiles);
     if (name == "samplers") return input(in.samplers);
     if (name == "blocks") return at_.table;

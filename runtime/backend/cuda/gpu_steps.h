@@ -75,7 +75,7 @@ struct GpuStepList {
   std::vector<GpuStep> steps;
   std::vector<CUdeviceptr> params;
   std::vector<void*> param_pointers;  // into `params`
-  CUdeviceptr logits = 0;
+  std::vector<CUdeviceptr> outputs;   // of the program, in its order
 };
 
 // `gemms` gets the shapes of GEMM steps; it may be nullptr when there are none.

@@ -50,6 +50,7 @@ bool IsOneTokenEach(const StepBatch& batch) {
 }
 
 int ChooseProgram(const GpuSizes& sizes, const StepBatch& batch) {
+  if (sizes.programs.size() == 1) return 0;
   if (!IsOneTokenEach(batch)) return 0;
   const size_t needed = std::max(batch.ids.size(), batch.rows.size());
   for (size_t i = 1; i < sizes.programs.size(); ++i) {
@@ -87,6 +88,7 @@ absl::StatusOr<StepInfo> WriteStepInputs(const ProgramSizes& program,
   Put(batch.slots, in.slots, block);
   Put(batch.rows, in.rows, block);
   Put(batch.horizons, in.horizons, block);
+  Put(batch.types, in.types, block);
   if (in.samplers >= 0 && !batch.samplers.empty()) {
     std::memcpy(block + in.samplers, batch.samplers.data(),
                 batch.samplers.size() * sizeof(SamplerRecord));
