@@ -21,20 +21,22 @@ absl::Status Bad(absl::string_view name, const Text&... text) {
   return absl::InvalidArgumentError(absl::StrCat(name, ": ", text...));
 }
 
-absl::Status CheckSize(absl::string_view name, int64_t width, int64_t height) {
-  if (width >= 1 && height >= 1 && width <= kMostPictureSide &&
-      height <= kMostPictureSide && width * height <= kMostPicturePixels) {
-    return absl::OkStatus();
-  }
+bool IsSizeAllowed(int64_t width, int64_t height, int64_t most_pixels) {
+  return width >= 1 && height >= 1 && width <= kMostPictureSide &&
+         height <= kMostPictureSide && width * height <= most_pixels;
+}
+
+absl::Status BadSize(absl::string_view name, int64_t width, int64_t height,
+                     int64_t most_pixels) {
   return Bad(name, "is ", width, " x ", height, " pixels; sides of 1 to ",
-             kMostPictureSide, " and at most ", kMostPicturePixels,
+             kMostPictureSide, " and at most ", most_pixels,
              " pixels are allowed");
 }
 
 // ---- PNG: libpng's simplified interface, which does not jump ----------------
 
 absl::StatusOr<Picture> DecodePng(absl::string_view bytes,
-                                  absl::string_view name) {
+                                  absl::string_view name, int64_t most_pixels) {
   png_image image;
   std::memset(&image, 0, sizeof(image));
   image.version = PNG_IMAGE_VERSION;
@@ -47,10 +49,9 @@ absl::StatusOr<Picture> DecodePng(absl::string_view bytes,
       0) {
     return failed();
   }
-  if (const absl::Status size = CheckSize(name, image.width, image.height);
-      !size.ok()) {
+  if (!IsSizeAllowed(image.width, image.height, most_pixels)) {
     png_image_free(&image);
-    return size;
+    return BadSize(name, image.width, image.height, most_pixels);
   }
   // With an alpha channel, which is then left out: else libpng would blend.
   const bool alpha = (image.format & PNG_FORMAT_FLAG_ALPHA) != 0;
@@ -78,8 +79,9 @@ absl::StatusOr<Picture> DecodePng(absl::string_view bytes,
 
 struct JpegErrors {
   jpeg_error_mgr base;
+  jpeg_progress_mgr progress;
   std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
+  char message[JMSG_LENGTH_MAX];  // what was wrong, after a jump
 };
 
 void JumpOut(j_common_ptr info) {
@@ -92,20 +94,35 @@ void RefuseWarning(j_common_ptr info, int level) {
   if (level < 0) JumpOut(info);
 }
 
-// Plain data only between setjmp and longjmp. 0 when done, 1 when the library
-// failed, 2 when the size is refused; then width and height are set.
-int RunJpeg(absl::string_view bytes, JpegErrors* errors,
-            jpeg_decompress_struct* info, Picture* out) {
-  if (setjmp(errors->jump) != 0) return 1;
+// The library calls it for every row of blocks in every scan.
+void RefuseManyScans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <=
+      kMostJpegScans) {
+    return;
+  }
+  auto* errors = reinterpret_cast<JpegErrors*>(info->err);
+  std::snprintf(errors->message, sizeof(errors->message),
+                "more than %d scans; save it again", kMostJpegScans);
+  std::longjmp(errors->jump, 1);
+}
+
+enum class JpegEnd { kDone, kFailed, kBadSize };
+
+// Plain data only between setjmp and longjmp. Sets the size whenever the header
+// could be read.
+JpegEnd RunJpeg(absl::string_view bytes, int64_t most_pixels,
+                JpegErrors* errors, jpeg_decompress_struct* info,
+                Picture* out) {
+  if (setjmp(errors->jump) != 0) return JpegEnd::kFailed;
   jpeg_create_decompress(info);
+  info->progress = &errors->progress;
   jpeg_mem_src(info, reinterpret_cast<const unsigned char*>(bytes.data()),
                bytes.size());
   jpeg_read_header(info, TRUE);
   out->width = info->image_width;
   out->height = info->image_height;
-  if (out->width > kMostPictureSide || out->height > kMostPictureSide ||
-      out->width * out->height > kMostPicturePixels) {
-    return 2;
+  if (!IsSizeAllowed(out->width, out->height, most_pixels)) {
+    return JpegEnd::kBadSize;
   }
   info->out_color_space = JCS_RGB;
   jpeg_start_decompress(info);
@@ -115,11 +132,12 @@ int RunJpeg(absl::string_view bytes, JpegErrors* errors,
     jpeg_read_scanlines(info, &row, 1);
   }
   jpeg_finish_decompress(info);
-  return 0;
+  return JpegEnd::kDone;
 }
 
 absl::StatusOr<Picture> DecodeJpeg(absl::string_view bytes,
-                                   absl::string_view name) {
+                                   absl::string_view name,
+                                   int64_t most_pixels) {
   jpeg_decompress_struct info;
   std::memset(&info, 0, sizeof(info));
   JpegErrors errors;
@@ -127,21 +145,32 @@ absl::StatusOr<Picture> DecodeJpeg(absl::string_view bytes,
   info.err = jpeg_std_error(&errors.base);
   errors.base.error_exit = JumpOut;
   errors.base.emit_message = RefuseWarning;
+  errors.progress.progress_monitor = RefuseManyScans;
   Picture out;
-  const int end = RunJpeg(bytes, &errors, &info, &out);
+  const JpegEnd end = RunJpeg(bytes, most_pixels, &errors, &info, &out);
   jpeg_destroy_decompress(&info);
-  if (end == 1)
-    return Bad(name, "is no JPEG that can be read: ", errors.message);
-  DS_RETURN_IF_ERROR(CheckSize(name, out.width, out.height));
-  return out;
+  switch (end) {
+    case JpegEnd::kDone:
+      return out;
+    case JpegEnd::kBadSize:
+      return BadSize(name, out.width, out.height, most_pixels);
+    case JpegEnd::kFailed:
+      break;
+  }
+  return Bad(name, "is no JPEG that can be read: ", errors.message);
 }
 
 }  // namespace
 
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes,
-                                      absl::string_view name) {
-  if (absl::StartsWith(bytes, "\x89PNG")) return DecodePng(bytes, name);
-  if (absl::StartsWith(bytes, "\xff\xd8")) return DecodeJpeg(bytes, name);
+                                      absl::string_view name,
+                                      int64_t most_pixels) {
+  if (absl::StartsWith(bytes, "\x89PNG")) {
+    return DecodePng(bytes, name, most_pixels);
+  }
+  if (absl::StartsWith(bytes, "\xff\xd8")) {
+    return DecodeJpeg(bytes, name, most_pixels);
+  }
   return Bad(name, "is neither PNG nor JPEG");
 }
 

@@ -20,11 +20,16 @@ struct Picture {
 inline constexpr int64_t kMostPictureSide = 1 << 14;
 inline constexpr int64_t kMostPicturePixels = 1 << 26;
 
+// The most scans of a progressive JPEG: each goes over the whole picture, and
+// may take next to no bytes. Encoders make about ten.
+inline constexpr int kMostJpegScans = 100;
+
 // Decodes `bytes`; grey becomes three equal channels, transparency is dropped,
 // 16 bits become 8. The bytes are untrusted: InvalidArgument with `name` for
 // what is damaged, cut short, too large, or neither PNG nor JPEG.
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes,
-                                      absl::string_view name);
+                                      absl::string_view name,
+                                      int64_t most_pixels = kMostPicturePixels);
 absl::StatusOr<Picture> ReadPicture(const std::string& path);
 
 }  // namespace deepslice

@@ -47,14 +47,52 @@ TEST(ImageInput, CroppedIsTheMiddleAndZerosBeyond) {
 
 TEST(ImageFile, WhatIsNoPictureIsRefusedByName) {
   const std::string jpeg("\xff\xd8\xff\xe0", 4);
-  for (const std::string& bytes :
-       {std::string(), std::string("GIF89a"), std::string("\x89PNG\r\n\x1a\n"),
-        jpeg}) {
+  for (const std::string& bytes : {std::string(), std::string("GIF89a"),
+                                   std::string("\x89PNG\r\n\x1a\n"), jpeg}) {
     const auto got = DecodePicture(bytes, "a.png");
     ASSERT_FALSE(got.ok());
     EXPECT_EQ(got.status().message().substr(0, 7), "a.png: ");
     EXPECT_EQ(got.status().message().find('\n'), std::string::npos);
   }
+}
+
+// A grey JPEG of one block in so many progressive scans, none of which says
+// anything: every coefficient by itself, to the half and then whole.
+std::string JpegOfScans(int scans) {
+  std::string out("\xff\xd8\xff\xdb\x00\x43\x00", 7);  // all steps are 1
+  out += std::string(64, 1);
+  out +=
+      std::string("\xff\xc2\x00\x0b\x08\x00\x08\x00\x08\x01\x01\x11\x00", 13);
+  for (const char table : {'\x00', '\x10'}) {  // one code, 0, for 0
+    out += std::string("\xff\xc4\x00\x14", 4) + table + '\x01' +
+           std::string(16, '\0');
+  }
+  for (int i = 0; i < scans; ++i) {
+    const int of = i - 1;  // behind the scan of the mean
+    const char k = static_cast<char>(i == 0 ? 0 : of % 63 + 1);
+    const char bits = i == 0 ? '\x00' : of < 63 ? '\x01' : '\x10';
+    out +=
+        std::string("\xff\xda\x00\x08\x01\x01\x00", 7) + k + k + bits + '\x7f';
+  }
+  return out + "\xff\xd9";
+}
+
+TEST(ImageFile, JpegsOfManyScansAreRefused) {
+  const auto few = DecodePicture(JpegOfScans(kMostJpegScans), "a.jpg");
+  ASSERT_TRUE(few.ok()) << few.status();
+  EXPECT_EQ(few->width, 8);
+  EXPECT_EQ(few->rgb, std::vector<uint8_t>(3 * 64, 128));
+  const auto many = DecodePicture(JpegOfScans(kMostJpegScans + 1), "a.jpg");
+  EXPECT_EQ(many.status().message(),
+            "a.jpg: is no JPEG that can be read: more than 100 scans; save it "
+            "again");
+}
+
+TEST(ImageFile, TheMostPixelsAreTheCallers) {
+  EXPECT_TRUE(DecodePicture(JpegOfScans(1), "a.jpg", 64).ok());
+  EXPECT_EQ(DecodePicture(JpegOfScans(1), "a.jpg", 63).status().message(),
+            "a.jpg: is 8 x 8 pixels; sides of 1 to 16384 and at most 63 pixels "
+            "are allowed");
 }
 
 }  // namespace

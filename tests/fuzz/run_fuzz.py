@@ -36,7 +36,7 @@ LENGTHS = {'plan': 16384, 'selftest': 16384, 'gguf': 4096, 'jinja': 2048, 'json'
            'sentencepiece_model': 4096, 'tokenizer_json': 3072,
            'tokenizer_tables': 2048, 'utf8_stream': 64, 'split_scanner': 96,
            'stop_strings': 128, 'regex_pretok': 256, 'passes': 2048,
-           'ir_text': 1536, 'config': 1536}
+           'ir_text': 1536, 'config': 1536, 'picture': 4608}
 # Inputs of these have so many features that counting how rare each is takes
 # longer than running them.
 MANY_FEATURES = ('chat_encode', 'config', 'ir_text', 'jinja', 'passes', 'plan',

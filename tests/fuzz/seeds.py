@@ -457,11 +457,18 @@ def command_lines():
         yield '\n'.join(line.split(' ')).encode()
 
 
+def pictures():
+    for file in sorted((TESTS / 'golden_cases/images').glob('*.[jp]*g')):
+        for how in b'\x44\x94\x2a':
+            yield bytes([how]) + file.read_bytes()
+
+
 SEEDS = {
     'chat_encode': chats, 'cli_args': command_lines, 'config': configs,
     'generation_config': generation_configs, 'gguf': ggufs, 'ir_text': graphs,
     'jinja': templates, 'json': json_texts, 'launch': launches,
-    'manifest': manifests, 'passes': pass_lists, 'prompt_file': prompt_files,
+    'manifest': manifests, 'passes': pass_lists,
+    'picture': pictures, 'prompt_file': prompt_files,
     'regex_pretok': patterns, 'safetensors': safetensors_files,
     'sentencepiece_model': sentencepiece_models,
     'shard_index': shard_indexes, 'split_scanner': scanner_texts,
