@@ -308,6 +308,10 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   PipelineOptions pipeline;
   pipeline.tp = o.tp;
   DS_ASSIGN_OR_RETURN(pipeline.storage, ChooseStorage(o.dtype, model.dtype));
+  // Who asks for less than 16 bits has asked for small weights.
+  if (pipeline.storage.weights == pipeline.storage.base) {
+    pipeline.storage.precise = model.precise;
+  }
   pipeline.dump_dir = o.dump_ir;
   pipeline.dump_filter = o.dump_filter;
   pipeline.stop_after = o.stop_after;

@@ -112,6 +112,7 @@ absl::StatusOr<ModelDescription> Describe(const Checkpoint& checkpoint,
   }
   DS_RETURN_IF_ERROR(NoteConfig(config, model.vocab_size, &model.notes));
   model.dtype = OwnDType(checkpoint);
+  model.precise = policy->precise;
   return model;
 }
 

@@ -174,6 +174,8 @@ struct ModelDescription {
   // Things a user should know, in order.
   std::vector<std::string> notes;
 
+  // Policy::precise.
+  std::vector<std::string> precise;
   // Of a user's or an automatic policy: its text, and what the latter decided.
   std::string policy_text;
   std::vector<std::string> decisions;

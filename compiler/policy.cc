@@ -237,6 +237,22 @@ absl::StatusOr<Policy> ReadTower(const std::string& name,
   return out;
 }
 
+// Each is a weight that the policy has.
+absl::Status ReadPrecise(const json::Value& root, Policy* out) {
+  const json::Value* list = root.Find("precise");
+  if (list == nullptr) return absl::OkStatus();
+  DS_ASSIGN_OR_RETURN(out->precise, Strings(root, "precise"));
+  for (const std::string& name : out->precise) {
+    const bool known = std::any_of(
+        out->weights.begin(), out->weights.end(), [&](const WeightPattern& w) {
+          return std::any_of(w.slots.begin(), w.slots.end(),
+                             [&](const auto* s) { return s->name == name; });
+        });
+    if (!known) return Bad("precise", list, "names of the policy's weights");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Policy> Read(absl::string_view text) {
   DS_ASSIGN_OR_RETURN(const json::Value root, json::Parse(text));
   Policy out;
@@ -246,9 +262,9 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
   }
   out.name = name->as_string();
   constexpr absl::string_view kKeys[] = {
-      "policy",     "architectures", "heads",   "model_types", "prefixes",
-      "attributes", "flags",         "require", "renames",     "weights",
-      "unused",     "towers",        "sections", "scale_tensor"};
+      "policy",     "architectures", "heads",    "model_types",  "prefixes",
+      "attributes", "flags",         "require",  "renames",      "weights",
+      "unused",     "towers",        "sections", "scale_tensor", "precise"};
   DS_RETURN_IF_ERROR(CheckKeys(root, kKeys));
   DS_ASSIGN_OR_RETURN(out.architectures, Strings(root, "architectures"));
   DS_ASSIGN_OR_RETURN(out.heads, Heads(root, out.architectures));
@@ -268,6 +284,7 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
     out.scale_tensor = scale->as_string();
   }
   DS_RETURN_IF_ERROR(ReadWeights(root, &out));
+  DS_RETURN_IF_ERROR(ReadPrecise(root, &out));
   const json::Value* towers = root.Find("towers");
   if (towers == nullptr) return out;
   if (!towers->is_object()) return Bad("towers", towers, "an object");

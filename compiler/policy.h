@@ -65,6 +65,8 @@ struct Policy {
   // A tensor of one number whose exponential is logit_scale; "": there is none.
   std::string scale_tensor;
   std::vector<WeightPattern> weights;
+  // Weights of the graph that 16-bit plans keep in 32 bits ("attn_q").
+  std::vector<std::string> precise;
   std::vector<std::string> unused;
   // Stacks beside the main one, by name (ModelDescription::towers): attributes
   // that they don't give are the main one's.

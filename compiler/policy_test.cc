@@ -135,5 +135,22 @@ TEST(ParsePolicy, NamesWhatIsWrong) {
                   "policies/p.json: ");
 }
 
+TEST(ParsePolicy, TakesNamesOfItsWeightsAsPrecise) {
+  const auto parse = [](const char* precise) {
+    return ParsePolicy(
+        absl::StrCat(R"({"policy": "p", "architectures": [], "model_types": [],
+                         "prefixes": [], "unused": [], "attributes": {},
+                         "weights": [{"name": "a", "weight": "embed"}],
+                         "precise": )",
+                     precise, "}"),
+        "p.json");
+  };
+  DS_ASSERT_OK_AND_ASSIGN(const Policy p, parse(R"(["embed"])"));
+  EXPECT_EQ(p.precise, std::vector<std::string>{"embed"});
+  DS_EXPECT_ERROR(parse(R"(["head"])"), kInvalidArgument,
+                  "precise: found [\"head\"]; allowed: names of the policy's");
+  DS_EXPECT_ERROR(parse("3"), kInvalidArgument, "precise");
+}
+
 }  // namespace
 }  // namespace deepslice

@@ -35,8 +35,18 @@ StorageChoice StorageOf(const fb::Plan& plan) {
   for (const fb::Weight* w : *plan.weights()) {
     if (w->shape()->size() < 2) continue;
     const Encoding e = static_cast<Encoding>(w->encoding());
+    if (e == Encoding::kF32) continue;
     (GetRole(static_cast<Role>(w->role())).quantised ? choice.weights
                                                      : choice.base) = e;
+  }
+  for (const fb::Weight* w : *plan.weights()) {
+    if (w->shape()->size() < 2) continue;
+    const absl::string_view name = w->name()->c_str();
+    const auto role = static_cast<Role>(w->role());
+    if (static_cast<Encoding>(w->encoding()) == Encoding::kF32 &&
+        MatrixEncoding(choice, name, role) != Encoding::kF32) {
+      choice.precise.emplace_back(name.substr(name.rfind('.') + 1));
+    }
   }
   for (const fb::State* s : *plan.states()) {
     choice.cache = static_cast<Encoding>(s->encoding());
@@ -147,8 +157,7 @@ WeightProvider ProviderOf(const Checkpoint& checkpoint,
     DS_RETURN_IF_ERROR(
         reader.ReadRows(0, w.type.dims[0].size, absl::MakeSpan(values)));
     if (w.type.rank() == 2) {
-      const Encoding e =
-          GetRole(w.role).quantised ? storage.weights : storage.base;
+      const Encoding e = MatrixEncoding(storage, w.name, w.role);
       const int64_t cols = w.type.dims[1].size;
       for (int64_t r = 0; r < w.type.dims[0].size; ++r) {
         DS_RETURN_IF_ERROR(Annotate(
