@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "tests/support/gpu_plan_builder.h"
-#include "tests/support/plan_builder.h"
 
 namespace deepslice {
 namespace {
@@ -38,6 +37,9 @@ std::vector<std::pair<std::string, TestPlan>> Plans() {
   out.emplace_back("rank_of_two", TinyLlama{.rank = 1, .world = 2}.Build());
   out.emplace_back("gpu", TinyGpuPlan().Build());
   out.emplace_back("self_tests", WithSelfTests());
+  out.emplace_back("text_encoder", TinyTextEncoder());
+  out.emplace_back("image_encoder", TinyImageEncoder());
+  out.emplace_back("encoder_decoder", TinyEncoderDecoder());
   return out;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/plan_builder.h"
+
 namespace deepslice {
 
 struct PlanSeed {
@@ -12,8 +14,13 @@ struct PlanSeed {
   std::string bytes;
 };
 
-// Tiny models with every encoding of weights and caches, one of two ranks, and
-// one with programs for a GPU.
+// Of texts, of images, and beside a decoder (encoder_plan_seeds.cc).
+TestPlan TinyTextEncoder();
+TestPlan TinyImageEncoder();
+TestPlan TinyEncoderDecoder();
+
+// Tiny models with every encoding of weights and caches, one of two ranks, one
+// with programs for a GPU, and encoders.
 std::vector<PlanSeed> PlanSeeds();
 
 // Of every seed: as long as the longest one's.

@@ -5,9 +5,11 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "runtime/executor.h"
 #include "schema/base/file.h"
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/plan_seeds.h"
 
 namespace deepslice {
 namespace {
@@ -33,6 +35,19 @@ TEST_P(Replay, EveryInputReturns) {
     GetParam().run(absl::string_view(bytes.data(), bytes.size()));
     const auto took = std::chrono::steady_clock::now() - start;
     EXPECT_LT(took, std::chrono::seconds(5));
+  }
+}
+
+TEST(PlanSeeds, LoadAndRun) {
+  ThreadPool pool(1);
+  for (const PlanSeed& seed : PlanSeeds()) {
+    SCOPED_TRACE(seed.name);
+    const auto plan = Plan::FromBytes(seed.bytes, SeedWeights(), seed.name,
+                                      {.check_weights = false});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    if (seed.name == "gpu" || seed.name == "rank_of_two") continue;
+    const auto executor = Executor::Prepare(*plan, {}, nullptr, &pool);
+    ASSERT_TRUE(executor.ok()) << executor.status();
   }
 }
 

@@ -74,9 +74,7 @@ PlanBuilder::PlanBuilder() {
   program().name = "step";
   for (const auto& [name, most] : std::vector<std::pair<const char*, int64_t>>{
            {"T", 16}, {"R", 16}, {"S", 3}, {"B", 5}}) {
-    program().dims.push_back(std::make_unique<fb::NamedDimT>());
-    program().dims.back()->name = name;
-    program().dims.back()->maximum = most;
+    AddDim(name, most);
   }
   for (const auto& [name, dims] :
        std::vector<std::pair<const char*, std::vector<int32_t>>>{
@@ -93,6 +91,24 @@ PlanBuilder::PlanBuilder() {
     program().inputs.push_back(program().buffers.size());
     program().buffers.push_back(std::move(buffer));
   }
+}
+
+void PlanBuilder::AddDim(const std::string& name, int64_t maximum) {
+  program().dims.push_back(std::make_unique<fb::NamedDimT>());
+  program().dims.back()->name = name;
+  program().dims.back()->maximum = maximum;
+}
+
+void PlanBuilder::AddInput(const std::string& name, DType dtype,
+                           const std::string& rows_dim, int64_t columns) {
+  auto buffer = std::make_unique<fb::BufferT>();
+  buffer->name = name;
+  buffer->dtype = static_cast<uint8_t>(dtype);
+  buffer->extents.emplace_back(0, DimIndex(rows_dim));
+  if (columns > 0) buffer->extents.emplace_back(columns, -1);
+  buffers_[name] = program().buffers.size();
+  program().inputs.push_back(program().buffers.size());
+  program().buffers.push_back(std::move(buffer));
 }
 
 int32_t PlanBuilder::DimIndex(const std::string& name) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/plan.h"
+#include "schema/base/dtype.h"
 #include "schema/encoding.h"
 #include "schema/ops.h"
 #include "schema/plan_generated.h"
@@ -37,6 +38,10 @@ class PlanBuilder {
   // and the five inputs.
   PlanBuilder();
 
+  void AddDim(const std::string& name, int64_t maximum);
+  // An input with a row for each of `rows_dim`; of one dim where columns is 0.
+  void AddInput(const std::string& name, DType dtype,
+                const std::string& rows_dim, int64_t columns = 0);
   // Of shape {out, in} or {n}: f32, f16, bf16 or i8_row of `values`.
   void AddWeight(const std::string& name, std::vector<int64_t> shape,
                  const std::vector<float>& values,
