@@ -43,7 +43,8 @@ absl::StatusOr<TokenizerTables> ReadTokenizerRanks(
 
 // Reads GGUF's tokenizer.ggml.* keys from `metadata` (key -> value as an
 // object): vocabularies "llama", "gpt2" with the pre-tokenizers known by name,
-// "bert", "t5" and "rwkv"; others are Unimplemented by name.
+// "bert", "t5" and "rwkv"; others are Unimplemented by name. "none" has no
+// vocabulary: no bytes, and a note.
 absl::StatusOr<TokenizerTables> ReadTokenizerGguf(const json::Value& metadata);
 
 }  // namespace deepslice
