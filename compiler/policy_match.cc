@@ -84,8 +84,8 @@ absl::StatusOr<std::vector<std::string>> Architectures(const ConfigValue& v) {
 
 std::vector<std::string> SectionsOf(const json::Value& config) {
   std::vector<std::string> names;
-  for (const json::Value& item :
-       FindConfig(config, "architectures").value.items()) {
+  const ConfigValue architectures = FindConfig(config, "architectures");
+  for (const json::Value& item : architectures.value.items()) {
     if (item.is_string()) names.push_back(item.as_string());
   }
   const ConfigValue type = FindConfig(config, "model_type");
