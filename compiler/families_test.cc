@@ -321,6 +321,57 @@ TEST(Families, HonourScalesAndCaps) {
   EXPECT_TRUE(absl::StrContains(text, "; gated relu; ")) << text;
 }
 
+// Defaults of Megatron-LM's arguments; every generation of their names.
+TEST(Families, ReadMegatronsArguments) {
+  const auto expect = [](absl::string_view more, absl::string_view text) {
+    Expect("megatron_gpt",
+           absl::StrCat(R"("max_position_embeddings": 96)",
+                        more.empty() ? "" : ", ", more),
+           text);
+  };
+  const std::string sizes = "kv 6 dim 8 inner 192 positions 96; ";
+  const std::string norm = "layer pre eps 1e-05; ";
+  const std::string learned =
+      "learned from 0; bias learned_positions norm_bias qkv_bias; tied";
+  expect("", sizes + norm + "gelu_tanh; " + learned);
+  expect(R"("bias_gelu_fusion": false)", sizes + norm + "gelu; " + learned);
+  expect(R"("bias_gelu_fusion": false, "openai_gelu": true)",
+         sizes + norm + "gelu_tanh; " + learned);
+  expect(R"("squared_relu": true)", sizes + norm + "relu2; " + learned);
+  // Without biases there is nothing to fuse.
+  expect(R"("add_bias_linear": false, "bias_gelu_fusion": true,
+            "position_embedding_type": "none")",
+         sizes + norm + "gelu; none; norm_bias; tied");
+  expect(R"("add_position_embedding": false, "encoder_num_layers": 9,
+            "num_experts": [1], "softmax_scale": 0.5,
+            "untie_embeddings_and_output_weights": true)",
+         sizes + norm +
+             "gelu_tanh; none; scale 0.5; bias norm_bias qkv_bias; untied");
+  expect(R"("swiglu": true, "ffn_hidden_size": 76, "add_bias_linear": false,
+            "add_qkv_bias": true, "normalization": "RMSNorm",
+            "norm_epsilon": 1e-6, "use_rotary_position_embeddings": true,
+            "rotary_percent": 0.5, "add_position_embedding": false,
+            "group_query_attention": true, "num_query_groups": 2)",
+         "kv 2 dim 8 inner 76 positions 96; rms pre eps 1e-06; gated silu; "
+         "rope_freqs half base 10000 rotary_dim 4; gated qkv_bias; tied");
+  expect(R"("quick_geglu": true, "kv_channels": 10, "qk_layernorm": true,
+            "position_embedding_type": "rope", "rotary_base": 500,
+            "rotary_interleaved": true, "apply_layernorm_1p": true,
+            "num_query_groups": 3, "layernorm_epsilon": 0.001)",
+         "kv 3 dim 10 inner 192 positions 96; layer pre eps 0.001; gated "
+         "quick_gelu; rope_freqs interleaved base 500 rotary_dim 10; qk "
+         "head_layer_shared; offset 1; bias gated gated_bias norm_bias qk_norm "
+         "qk_norm_bias qkv_bias; tied");
+  expect(R"("group_query_attention": true, "qk_layernorm": true,
+            "normalization": "rmsnorm", "layernorm_zero_centered_gamma": true)",
+         "kv 1 dim 8 inner 192 positions 96; rms pre eps 1e-05; gelu_tanh; "
+         "learned from 0; qk head_rms; offset 1; bias learned_positions "
+         "qk_norm qkv_bias; tied");
+  // The arguments' own default for the groups is 1, whether they count or not.
+  expect(R"("group_query_attention": false, "num_query_groups": 1)",
+         sizes + norm + "gelu_tanh; " + learned);
+}
+
 TEST(Families, HonourPositionsAndNormsOfQueries) {
   const std::string sizes = "kv 6 dim 8 inner 76 positions ";
   Expect("phi",

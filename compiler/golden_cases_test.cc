@@ -137,11 +137,12 @@ INSTANTIATE_TEST_SUITE_P(
                     "gpt-j", "gpt-neo", "gpt-neox", "gpt-neox-sequential",
                     "gpt2", "granite", "internlm2", "llama-dynamic",
                     "llama-gqa-tied", "llama-internlm-bias", "llama-yarn",
-                    "llama3-rope-v4config", "mistral-window", "olmo2", "opt",
-                    "opt-350m-style", "opt-no-final-norm", "phi",
-                    "phi-qk-layernorm", "phi3", "phi3-longrope", "qwen",
-                    "qwen2", "qwen3", "stablelm", "stablelm-parallel",
-                    "starcoder2", "starcoder2-no-bias"),
+                    "llama3-rope-v4config", "megatron-core", "megatron-gpt",
+                    "megatron-gpt-grouped", "megatron-gpt-rows",
+                    "mistral-window", "olmo2", "opt", "opt-350m-style",
+                    "opt-no-final-norm", "phi", "phi-qk-layernorm", "phi3",
+                    "phi3-longrope", "qwen", "qwen2", "qwen3", "stablelm",
+                    "stablelm-parallel", "starcoder2", "starcoder2-no-bias"),
     [](const auto& info) {
       std::string name = info.param;
       for (char& c : name) c = c == '-' ? '_' : c;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/config_rope.h"
 #include "compiler/config_support.h"
 #include "compiler/config_window.h"
@@ -62,15 +63,14 @@ class Attributes {
   // As OneOf; the first when the attribute is absent or null.
   absl::StatusOr<int> OneOfOr(
       absl::string_view name,
-      std::initializer_list<absl::string_view> values) const {
+      absl::Span<const absl::string_view> values) const {
     DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
     if (!v.present()) return 0;
     return OneOf(name, values);
   }
   // The index of the attribute's text in `values`.
-  absl::StatusOr<int> OneOf(
-      absl::string_view name,
-      std::initializer_list<absl::string_view> values) const {
+  absl::StatusOr<int> OneOf(absl::string_view name,
+                            absl::Span<const absl::string_view> values) const {
     DS_ASSIGN_OR_RETURN(const ConfigValue v, Get(name));
     int index = 0;
     std::string allowed;
@@ -88,17 +88,24 @@ class Attributes {
   const json::Value& config_;
 };
 
-// `v` must be a boolean; null when the policy says nothing.
-absl::StatusOr<ConfigFlag> FlagOf(const ConfigValue& v,
+// `v`, the value of `expression`, must be a boolean; null when the policy says
+// nothing.
+absl::StatusOr<ConfigFlag> FlagOf(const json::Value* expression,
+                                  const ConfigValue& v,
                                   const json::Value& config) {
   ConfigFlag flag;
+  for (const char* form : {"when", "map", "equal"}) {
+    flag.derived |= expression != nullptr && expression->Find(form) != nullptr;
+  }
   if (v.present()) {
     DS_ASSIGN_OR_RETURN(flag.value, ConfigBool(v));
   }
   const ConfigValue given = FindConfig(config, v.place);
   const char* value = flag.value ? "true" : "false";
   if (!given.present()) {
-    flag.text = absl::StrCat(v.place, ": absent, which means ", value);
+    flag.text = flag.derived
+                    ? absl::StrCat(v.place, ": absent")
+                    : absl::StrCat(v.place, ": absent, which means ", value);
   } else if (given.value.is_bool() && given.value.as_bool() == flag.value) {
     flag.text = absl::StrCat(v.place, ": found ", value);
   } else {
@@ -425,12 +432,19 @@ absl::Status DescribeHead(const Policy& policy, const json::Value& config,
 absl::Status CheckRequired(const Policy& policy, const json::Value& config) {
   for (const RequiredValue& r : policy.require) {
     const ConfigValue v = FindConfig(config, r.key);
-    const bool equal = v.value.is_number() && r.equals.is_number()
-                           ? v.value.as_double() == r.equals.as_double()
-                           : json::Write(v.value) == json::Write(r.equals);
-    if (v.present() && !equal) {
+    bool equal = !v.present();
+    for (const json::Value& value : r.values) {
+      equal |= v.value.is_number() && value.is_number()
+                   ? v.value.as_double() == value.as_double()
+                   : json::Write(v.value) == json::Write(value);
+    }
+    if (!equal) {
+      const std::string allowed = absl::StrJoin(
+          r.values, ", ", [](std::string* out, const json::Value& value) {
+            absl::StrAppend(out, FoundText(value));
+          });
       return ConfigUnsupported(
-          v, absl::StrCat(FoundText(r.equals), " in policy ", policy.name));
+          v, absl::StrCat(allowed, " in policy ", policy.name));
     }
   }
   return absl::OkStatus();
@@ -457,8 +471,13 @@ absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
     DS_RETURN_IF_ERROR(DescribeRopeOf(a, config, model));
   }
   DS_RETURN_IF_ERROR(DescribeLayers(a, config, model));
+  DS_ASSIGN_OR_RETURN(const int layout,
+                      a.OneOfOr("qkv_layout", RowLayoutNames()));
+  flags->qkv_layout = static_cast<RowLayout>(layout);
   DS_ASSIGN_OR_RETURN(const ConfigValue tied, a.Get("tied_head"));
-  DS_ASSIGN_OR_RETURN(flags->tied_head, FlagOf(tied, config));
+  DS_ASSIGN_OR_RETURN(
+      flags->tied_head,
+      FlagOf(policy.attributes.Find("tied_head"), tied, config));
   model->tied_head = flags->tied_head.value;
   DS_ASSIGN_OR_RETURN(const ConfigValue layers, a.Get("layers"));
   flags->layers_place = layers.place;
@@ -466,7 +485,7 @@ absl::Status DescribeAttributes(const Policy& policy, const json::Value& config,
     DS_ASSIGN_OR_RETURN(
         const ConfigValue v,
         EvaluateExpression(expression, policy.attributes, config));
-    DS_ASSIGN_OR_RETURN(flags->biases[name], FlagOf(v, config));
+    DS_ASSIGN_OR_RETURN(flags->biases[name], FlagOf(&expression, v, config));
   }
   for (const Policy& tower : policy.towers) {
     ModelDescription& m = model->towers.emplace_back();

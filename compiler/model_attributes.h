@@ -18,6 +18,8 @@ namespace deepslice {
 struct ConfigFlag {
   bool value = false;
   std::string text;
+  // Not the key's own value, but made of it: "normalization" of a norm's bias.
+  bool derived = false;
 };
 
 // What the weights need beyond the description.
@@ -25,6 +27,7 @@ struct ModelFlags {
   std::map<std::string, ConfigFlag> biases;  // the policy's flags, by name
   ConfigFlag tied_head;
   std::string head = "causal_lm";  // TaskHeadNames
+  RowLayout qkv_layout = RowLayout::kThirds;  // WeightPattern::layout_by_config
   std::string layers_place;     // the config's key for the number of layers
   int64_t position_offset = 0;  // rows of the position table before position 0
   std::vector<ModelFlags> towers;  // of ModelDescription::towers

@@ -35,18 +35,81 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+// The first prefix under which any pattern finds a tensor.
+std::string ChoosePrefix(const Policy& policy, const Checkpoint& checkpoint) {
+  for (const std::string& prefix : policy.prefixes) {
+    for (const WeightPattern& p : policy.weights) {
+      if (!p.flag.empty()) continue;
+      for (const std::string& name : p.names) {
+        if (absl::StrContains(name, "{prefix}") &&
+            checkpoint.Find(NamePattern(name, prefix).Name()) != nullptr) {
+          return prefix;
+        }
+      }
+    }
+  }
+  return policy.prefixes[0];
+}
+
+// How many parts of a path the names of two tensors begin with.
+size_t CommonParts(absl::string_view a, absl::string_view b) {
+  size_t parts = 0;
+  for (size_t n = 0; n < a.size() && n < b.size() && a[n] == b[n]; ++n) {
+    parts += a[n] == '.';
+  }
+  return parts;
+}
+
+// Leaves of a pattern's names the first that a tensor has; if none has one,
+// those in a stack that is there, so that errors speak of this checkpoint.
+void ChooseName(const std::string& prefix, const Checkpoint& checkpoint,
+                WeightPattern* p) {
+  if (p->names.size() == 1) return;
+  std::vector<std::string> near;
+  size_t most = 0;
+  for (const std::string& name : p->names) {
+    const NamePattern pattern(name, prefix);
+    const std::string before_layer =
+        NamePattern(name.substr(0, name.find("{i}")), prefix).Name();
+    size_t parts = 0;
+    for (const TensorInfo& t : checkpoint.tensors()) {
+      if (pattern.Match(t.name) >= 0) {
+        p->name = name;
+        p->names = {name};
+        return;
+      }
+      parts = std::max(parts, CommonParts(t.name, before_layer));
+    }
+    if (parts > most) near.clear();
+    most = std::max(most, parts);
+    if (parts == most) near.push_back(name);
+  }
+  p->name = near[0];
+  p->names = std::move(near);
+}
+
+// `policy` with the one prefix, and for each pattern the one name, that the
+// checkpoint has.
+Policy WithNamesChosen(Policy policy, const Checkpoint& checkpoint) {
+  policy.prefixes = {ChoosePrefix(policy, checkpoint)};
+  for (WeightPattern& p : policy.weights) {
+    ChooseName(policy.prefixes[0], checkpoint, &p);
+  }
+  return policy;
+}
+
 class Resolver {
  public:
   Resolver(const Policy& policy, const ModelFlags& flags,
            const Checkpoint& checkpoint, const DescribeOptions& options,
            std::map<std::string, TensorUse>* uses, ModelDescription* model)
-      : policy_(policy),
+      : policy_(WithNamesChosen(policy, checkpoint)),
         flags_(flags),
         checkpoint_(checkpoint),
         options_(options),
         uses_(*uses),
         model_(*model),
-        prefix_(ChoosePrefix()) {}
+        prefix_(policy_.prefixes[0]) {}
 
   absl::Status Run() {
     DS_RETURN_IF_ERROR(CheckLayerCount());
@@ -112,21 +175,7 @@ class Resolver {
                      policy_.name, ".json"));
   }
 
-
  private:
-  // The first prefix under which any pattern finds a tensor.
-  std::string ChoosePrefix() const {
-    for (const std::string& prefix : policy_.prefixes) {
-      for (const WeightPattern& p : policy_.weights) {
-        if (absl::StrContains(p.name, "{prefix}") && p.flag.empty() &&
-            checkpoint_.Find(NamePattern(p.name, prefix).Name()) != nullptr) {
-          return prefix;
-        }
-      }
-    }
-    return policy_.prefixes[0];
-  }
-
   // By a policy's name, or by the one that older files have.
   const TensorInfo* Find(const std::string& name) const {
     const TensorInfo* t = checkpoint_.Find(name);
@@ -312,7 +361,7 @@ class Resolver {
     const auto slots = static_cast<int64_t>(pattern.slots.size());
     const auto at = static_cast<int64_t>(index);
     const int64_t group = model_.heads / model_.kv_heads;
-    switch (pattern.layout) {
+    switch (LayoutOf(pattern)) {
       case RowLayout::kThirds:
         break;
       case RowLayout::kPerHead:
@@ -390,6 +439,15 @@ class Resolver {
     return absl::OkStatus();
   }
 
+  // What a tensor that is not there could be called: "a" or "b".
+  std::string AnyName(const WeightPattern& pattern, int64_t layer) const {
+    return absl::StrJoin(pattern.names, "\" or \"",
+                         [&](std::string* out, const std::string& name) {
+                           absl::StrAppend(
+                               out, NamePattern(name, prefix_).Name(layer));
+                         });
+  }
+
   // Whether a pattern of the same name takes the tensor instead.
   bool HasWantedTwin(const WeightPattern& pattern) const {
     for (const WeightPattern& p : policy_.weights) {
@@ -397,9 +455,21 @@ class Resolver {
     }
     return false;
   }
+  // Whether the tensor is asked for whatever the pattern's flag says.
+  bool IsOneOfTwo(const WeightPattern& pattern) const {
+    for (const WeightPattern& p : policy_.weights) {
+      if (p.name == pattern.name && p.flag == pattern.not_flag &&
+          p.not_flag == pattern.flag && p.flag != pattern.flag) {
+        return true;
+      }
+    }
+    return false;
+  }
   // The value of the config under which it would be the other way round.
-  static absl::string_view OtherValue(const WeightPattern& p, bool wanted) {
+  absl::string_view OtherValue(const WeightPattern& p, bool wanted) const {
     if (!p.flag.empty() && !p.not_flag.empty()) return "other values";
+    const std::string& flag = p.flag.empty() ? p.not_flag : p.flag;
+    if (flags_.biases.at(flag).derived) return "another value";
     return wanted == p.flag.empty() ? "true" : "false";
   }
   // What the config says of a pattern that is (not) wanted.
@@ -412,7 +482,9 @@ class Resolver {
   absl::Status ResolvePattern(const WeightPattern& pattern) {
     const int64_t layers = pattern.per_layer() ? model_.layers : 1;
     const bool wanted = IsWanted(pattern, flags_);
-    const bool by_config = !pattern.flag.empty() || !pattern.not_flag.empty();
+    const bool by_config =
+        (!pattern.flag.empty() || !pattern.not_flag.empty()) &&
+        !IsOneOfTwo(pattern);
     if (!wanted && HasWantedTwin(pattern)) return absl::OkStatus();
     DS_RETURN_IF_ERROR(CheckLayout(pattern, wanted));
     const NamePattern names(pattern.name, prefix_);
@@ -420,13 +492,12 @@ class Resolver {
       const std::string name = names.Name(layer);
       const TensorInfo* t = Find(name);
       if (by_config && wanted != (t != nullptr)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("config.json: ", WhyWanted(pattern), ", but tensor \"",
-                         name, "\" is ", wanted ? "not " : "",
-                         "there; allowed: ", OtherValue(pattern, wanted),
-            ", or a checkpoint ",
-                         wanted ? "with" : "without",
-                         " these tensors; correct whichever is wrong"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "config.json: ", WhyWanted(pattern), ", but tensor \"",
+            AnyName(pattern, layer), "\" is ", wanted ? "not " : "",
+            "there; allowed: ", OtherValue(pattern, wanted),
+            ", or a checkpoint ", wanted ? "with" : "without",
+            " these tensors; correct whichever is wrong"));
       }
       if (!wanted) continue;
       if (names.per_head()) {
@@ -434,7 +505,7 @@ class Resolver {
         continue;
       }
       if (t == nullptr) {
-        if (!pattern.optional) missing_.push_back(name);
+        if (!pattern.optional) missing_.push_back(AnyName(pattern, layer));
         continue;
       }
       DS_RETURN_IF_ERROR(CheckTensor(pattern, *t));
@@ -443,9 +514,14 @@ class Resolver {
     return absl::OkStatus();
   }
 
+  RowLayout LayoutOf(const WeightPattern& pattern) const {
+    return pattern.layout_by_config ? flags_.qkv_layout : pattern.layout;
+  }
+
   absl::Status CheckLayout(const WeightPattern& pattern, bool wanted) const {
-    const bool equal = pattern.layout == RowLayout::kPerHead ||
-                       pattern.layout == RowLayout::kPerRow;
+    const RowLayout layout = LayoutOf(pattern);
+    const bool equal =
+        layout == RowLayout::kPerHead || layout == RowLayout::kPerRow;
     if (!wanted || !equal || model_.heads == model_.kv_heads) {
       return absl::OkStatus();
     }
@@ -467,8 +543,9 @@ class Resolver {
       if (!options_.assume_tied) {
         return absl::NotFoundError(absl::StrCat(
             "config.json: ", flags_.tied_head.text, ", but tensor \"", name,
-            "\" is not there; allowed: true "
-            "when the head is the embedding; copy the missing shard, or give "
+            "\" is not there; allowed: ",
+            flags_.tied_head.derived ? "another value" : "true",
+            " when the head is the embedding; copy the missing shard, or give "
             "--assume-tied"));
       }
       model_.notes.push_back(
@@ -495,9 +572,8 @@ class Resolver {
             "\": found numbers that "
             "differ from \"",
             embed_name,
-            "\"; allowed: the same, as "
-            "tie_word_embeddings is true; set it to false, or give "
-            "--trust-lm-head"));
+            "\"; allowed: the same, as config.json says that they are one (",
+            flags_.tied_head.text, "); correct that, or give --trust-lm-head"));
       }
     }
     if (!model_.tied_head) {
@@ -525,7 +601,7 @@ class Resolver {
     return false;
   }
 
-  const Policy& policy_;
+  const Policy policy_;  // of one prefix, and one name a pattern
   const ModelFlags& flags_;
   const Checkpoint& checkpoint_;
   const DescribeOptions& options_;

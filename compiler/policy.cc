@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "compiler/embedded_policies.h"
 #include "compiler/policy_expression.h"
@@ -20,6 +21,8 @@ namespace {
 
 constexpr absl::string_view kLayerMark = "{i}";
 constexpr absl::string_view kHeadMark = "{h}";
+constexpr absl::string_view kMarks[] = {"{prefix}", kLayerMark, kHeadMark};
+constexpr absl::string_view kLayoutAttribute = "qkv_layout";
 
 // By the value of RowLayout.
 constexpr absl::string_view kLayouts[] = {"thirds", "per_head", "per_group",
@@ -105,30 +108,49 @@ absl::StatusOr<std::vector<RequiredValue>> Required(const json::Value& object) {
   for (const json::Value& item : list->items()) {
     const json::Value* key = item.Find("key");
     const json::Value* equals = item.Find("equals");
-    if (key == nullptr || !key->is_string() || equals == nullptr) {
-      return Bad("require", &item, "{\"key\": ..., \"equals\": ...}");
+    const json::Value* one_of = item.Find("one_of");
+    if (key == nullptr || !key->is_string() || item.members().size() != 2 ||
+        (equals == nullptr && (one_of == nullptr || one_of->items().empty()))) {
+      return Bad("require", &item,
+                 "{\"key\": ..., \"equals\": ...} or {\"key\": ..., "
+                 "\"one_of\": [...]}");
     }
-    out.push_back({key->as_string(), *equals});
+    if (equals != nullptr) {
+      out.push_back({key->as_string(), {*equals}});
+    } else {
+      out.push_back({key->as_string(), one_of->items()});
+    }
   }
   return out;
 }
 
 absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
-                                      const json::Value& flags) {
+                                      const Policy& policy) {
+  const json::Value& flags = policy.flags;
   WeightPattern p;
   std::vector<std::string> slots;
   for (const auto& [key, value] : item.members()) {
     if (key == "name" && value.is_string()) {
-      p.name = value.as_string();
+      DS_ASSIGN_OR_RETURN(p.names, ExpandChoices(value.as_string()));
+      p.name = p.names[0];
     } else if (key == "weight" && value.is_string()) {
       slots.push_back(value.as_string());
     } else if (key == "weights") {
       DS_ASSIGN_OR_RETURN(slots, Strings(item, key));
+    } else if (key == "layout" && value.is_string() &&
+               value.as_string() == kLayoutAttribute) {
+      if (policy.attributes.Find(kLayoutAttribute) == nullptr) {
+        return Bad(absl::StrCat("attributes.", kLayoutAttribute), nullptr,
+                   "the layout of the tensors that name it");
+      }
+      p.layout_by_config = true;
     } else if (key == "layout") {
       const auto at = std::find(std::begin(kLayouts), std::end(kLayouts),
                                 value.is_string() ? value.as_string() : "");
       if (at == std::end(kLayouts)) {
-        return Bad("layout", &value, absl::StrJoin(kLayouts, ", "));
+        return Bad("layout", &value,
+                   absl::StrCat(absl::StrJoin(kLayouts, ", "), ", ",
+                                kLayoutAttribute));
       }
       p.layout = static_cast<RowLayout>(at - std::begin(kLayouts));
     } else if (key == "transposed" && value.is_bool()) {
@@ -175,12 +197,13 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
   if (p.name.empty() || p.slots.empty()) {
     return Bad("weights", &item, "a name and a weight");
   }
-  if (p.layout == RowLayout::kPerGroup &&
+  if ((p.layout == RowLayout::kPerGroup || p.layout_by_config) &&
       (p.slots.size() != 3 || !absl::StartsWith(p.slots[0]->name, "attn_q") ||
        !absl::StartsWith(p.slots[1]->name, "attn_k") ||
        !absl::StartsWith(p.slots[2]->name, "attn_v"))) {
     return Bad("weights", item.Find("weights"),
-               "attn_q, attn_k and attn_v, or their biases, with per_group");
+               "attn_q, attn_k and attn_v, or their biases, with per_group and "
+               "qkv_layout");
   }
   if ((p.slots.size() > 1) != (item.Find("layout") != nullptr)) {
     return Bad("layout", item.Find("layout"),
@@ -195,7 +218,7 @@ absl::Status ReadWeights(const json::Value& root, Policy* out) {
     return Bad("weights", weights, "a list of objects");
   }
   for (const json::Value& item : weights->items()) {
-    DS_ASSIGN_OR_RETURN(WeightPattern pattern, Pattern(item, out->flags));
+    DS_ASSIGN_OR_RETURN(WeightPattern pattern, Pattern(item, *out));
     out->weights.push_back(std::move(pattern));
   }
   return absl::OkStatus();
@@ -275,7 +298,13 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
   DS_ASSIGN_OR_RETURN(out.attributes, Expressions(root, "attributes"));
   DS_ASSIGN_OR_RETURN(out.flags, Expressions(root, "flags"));
   DS_ASSIGN_OR_RETURN(out.require, Required(root));
-  DS_ASSIGN_OR_RETURN(out.unused, Strings(root, "unused"));
+  DS_ASSIGN_OR_RETURN(const std::vector<std::string> unused,
+                      Strings(root, "unused"));
+  for (const std::string& text : unused) {
+    DS_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        ExpandChoices(text));
+    out.unused.insert(out.unused.end(), names.begin(), names.end());
+  }
   if (root.Find("sections") != nullptr) {
     DS_ASSIGN_OR_RETURN(out.sections, Strings(root, "sections"));
   }
@@ -346,6 +375,51 @@ absl::StatusOr<Policy> ParsePolicyFile(absl::string_view text,
                            "at least one name"));
   }
   return policy;
+}
+
+absl::Span<const absl::string_view> RowLayoutNames() { return kLayouts; }
+
+absl::StatusOr<std::vector<std::string>> ExpandChoices(absl::string_view text) {
+  constexpr size_t kMostNames = 64;
+  std::vector<std::string> out = {""};
+  absl::string_view rest = text;
+  const auto bad = [&](absl::string_view allowed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\": allowed: ", allowed));
+  };
+  while (!rest.empty()) {
+    const size_t open = rest.find_first_of("{}");
+    const size_t close = rest.find('}');
+    const absl::string_view plain = rest.substr(0, open);
+    for (std::string& name : out) absl::StrAppend(&name, plain);
+    if (open == absl::string_view::npos) break;
+    if (close == absl::string_view::npos || close == open) {
+      return bad("braces in pairs");
+    }
+    const absl::string_view mark = rest.substr(open, close + 1 - open);
+    rest.remove_prefix(close + 1);
+    std::vector<absl::string_view> choices = {mark};
+    if (absl::StrContains(mark, '|')) {
+      choices = absl::StrSplit(mark.substr(1, mark.size() - 2), '|');
+    } else if (std::find(std::begin(kMarks), std::end(kMarks), mark) ==
+               std::end(kMarks)) {
+      return bad("{prefix}, {i}, {h} and {one|other}");
+    }
+    std::vector<std::string> longer;
+    for (const std::string& name : out) {
+      for (absl::string_view choice : choices) {
+        if (absl::StrContains(choice, '{')) {
+          if (choice != mark) return bad("no braces inside braces");
+        }
+        longer.push_back(absl::StrCat(name, choice));
+      }
+    }
+    if (longer.size() > kMostNames) {
+      return bad(absl::StrCat("at most ", kMostNames, " names in one pattern"));
+    }
+    out = std::move(longer);
+  }
+  return out;
 }
 
 const std::vector<Policy>& AllPolicies() {

@@ -25,12 +25,17 @@ enum class RowLayout {
               // 2, head_dim]
   kPerRow,    // a row of each in turn: [heads, head_dim, 3]
 };
+// Their names in a policy, by value.
+absl::Span<const absl::string_view> RowLayoutNames();
 
 // One line of "weights": a tensor's name and the weights that it makes.
 struct WeightPattern {
   std::string name;  // "{prefix}layers.{i}.self_attn.q_proj.weight"
+  // All that it may be called, `name` first; one, but for {a|b} in the file.
+  std::vector<std::string> names;
   std::vector<const WeightSlot*> slots;  // several: by `layout`
   RowLayout layout = RowLayout::kThirds;
+  bool layout_by_config = false;  // by the attribute qkv_layout instead
   bool transposed = false;  // stored as [in, out]
   std::string flag;         // "when": "" or a name under "flags"
   std::string not_flag;     // "unless": the same
@@ -42,10 +47,10 @@ struct WeightPattern {
   bool is_head() const { return slots[0]->name == "head"; }
 };
 
-// A key whose only supported value is `equals`, absent and null aside.
+// A key whose only supported values are these, absent and null aside.
 struct RequiredValue {
   std::string key;
-  json::Value equals;
+  std::vector<json::Value> values;
 };
 
 struct Policy {
@@ -96,6 +101,11 @@ absl::StatusOr<const Policy*> MatchPolicy(const json::Value& config);
 // The parts of the config (text_config, ...) that the policy of its
 // architecture or model_type reads; empty when there is none of it.
 std::vector<std::string> SectionsOf(const json::Value& config);
+
+// The names that `text` stands for: "{a|b}.{c|d}" is a.c, a.d, b.c, b.d.
+// InvalidArgument for a brace without its pair, for more than 64 names, and for
+// marks other than {prefix}, {i} and {h}.
+absl::StatusOr<std::vector<std::string>> ExpandChoices(absl::string_view text);
 
 // A pattern of tensor names with its prefix put in: one name, or one for each
 // layer, or where it has {h} one for each head of each layer.

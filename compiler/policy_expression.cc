@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "schema/base/limits.h"
@@ -41,17 +42,26 @@ absl::StatusOr<ConfigValue> FirstOf(const json::Value& e, const Scope& scope) {
   return ConfigValue{json::Value(), absl::StrJoin(places, " or ")};
 }
 
+// What a value is called under "values": a string by itself, true and false,
+// and numbers without a fraction of zero (2.0 is "2").
+std::string MapKey(const json::Value& v) {
+  if (v.is_string()) return v.as_string();
+  std::string text = json::Write(v);
+  if (v.is_number() && absl::EndsWith(text, ".0")) text.resize(text.size() - 2);
+  return text;
+}
+
 absl::StatusOr<ConfigValue> Map(const json::Value& e, const Scope& scope) {
   DS_ASSIGN_OR_RETURN(ConfigValue v, Evaluate(*e.Find("map"), scope));
   if (!v.present()) return v;
   const json::Value& values = *e.Find("values");
-  const json::Value* mapped =
-      v.value.is_string() ? values.Find(v.value.as_string()) : nullptr;
+  const json::Value* mapped = values.Find(MapKey(v.value));
   if (mapped == nullptr) {
+    const char* quote = v.value.is_string() ? "\"" : "";
     return ConfigError(
         v, absl::StrJoin(values.members(), ", ",
-                         [](std::string* out, const json::Value::Member& m) {
-                           absl::StrAppend(out, "\"", m.first, "\"");
+                         [&](std::string* out, const json::Value::Member& m) {
+                           absl::StrAppend(out, quote, m.first, quote);
                          }));
   }
   return ConfigValue{*mapped, v.place};

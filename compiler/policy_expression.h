@@ -16,9 +16,10 @@ namespace deepslice {
 //   {"key": "a", "absent": 7}                  7 when the key is not there; a
 //                                              null stays null
 //   {"first_of": [E, ...]}                     the first that is not null
-//   {"map": E, "values": {"x": 1, ...}}        the value beside E's string; an
-//                                              InvalidArgument when there's
-//                                              none
+//   {"map": E, "values": {"x": 1, ...}}        the value beside E's string,
+//                                              number or boolean ("x", "2",
+//                                              "true"); an InvalidArgument when
+//                                              there's none
 //   {"when": {"key": K, "equals": L}, "then": E, "else": E}
 //                                              an absent or null K differs from
 //                                              every L; another kind is refused

@@ -41,6 +41,12 @@ TEST(EvaluateExpression, EvaluatesEachForm) {
   Expect(R"({"map": {"key": "a"}, "values": {"x": 1, "y": 2}})",
          R"({"a": "y"})", "2", "a");
   Expect(R"({"map": {"key": "a"}, "values": {"x": 1}})", "{}", "null", "a");
+  const char* numbers = R"({"map": {"key": "a"},
+                            "values": {"2": "two", "2.5": 3, "true": 4}})";
+  Expect(numbers, R"({"a": 2})", "\"two\"", "a");
+  Expect(numbers, R"({"a": 2.0})", "\"two\"", "a");
+  Expect(numbers, R"({"a": 2.5})", "3", "a");
+  Expect(numbers, R"({"a": true})", "4", "a");
   const char* when = R"({"when": {"key": "a", "equals": false},
                          "then": "one", "else": {"key": "b"}})";
   Expect(when, R"({"a": false, "b": 4})", "\"one\"", "a");
@@ -69,6 +75,12 @@ TEST(EvaluateExpression, NamesTheKeyThatDoesNotFit) {
       Evaluate(R"({"map": {"key": "a"}, "values": {"x": 1, "y": 2}})",
                R"({"a": "z"})"),
       kInvalidArgument, "config.json: a: found \"z\"; allowed: \"x\", \"y\"");
+  for (const char* other : {"2.0000001", "false", "[2]"}) {
+    DS_EXPECT_ERROR(
+        Evaluate(R"({"map": {"key": "a"}, "values": {"2": 1, "true": 2}})",
+                 absl::StrCat(R"({"a": )", other, "}")),
+        kInvalidArgument, "; allowed: 2, true");
+  }
   DS_EXPECT_ERROR(Evaluate(R"({"when": {"key": "a", "equals": false},
                                "then": 1, "else": 2})",
                            R"({"a": "no"})"),

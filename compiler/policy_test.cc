@@ -108,6 +108,27 @@ TEST(NamePattern, MatchesOneLayerOrOneName) {
   EXPECT_EQ(one.Match("model.norm.weight"), -1);
 }
 
+TEST(ExpandChoices, GivesEveryNameTheFirstChoicesFirst) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(*ExpandChoices("{prefix}layers.{i}.n.{h}"),
+            (Names{"{prefix}layers.{i}.n.{h}"}));
+  EXPECT_EQ(
+      *ExpandChoices("{a|b.c|}x{i}{y|z}"),
+      (Names{"ax{i}y", "ax{i}z", "b.cx{i}y", "b.cx{i}z", "x{i}y", "x{i}z"}));
+  EXPECT_EQ(*ExpandChoices(""), (Names{""}));
+  for (const char* unpaired : {"a{b|c", "a}b", "{a|b}}", "}{"}) {
+    DS_EXPECT_ERROR(ExpandChoices(unpaired), kInvalidArgument,
+                    "allowed: braces in pairs");
+  }
+  DS_EXPECT_ERROR(ExpandChoices("{layer}.x"), kInvalidArgument,
+                  "\"{layer}.x\": allowed: {prefix}, {i}, {h} and {one|other}");
+  DS_EXPECT_ERROR(ExpandChoices("{a|{i}}"), kInvalidArgument,
+                  "allowed: no braces inside braces");
+  EXPECT_EQ(ExpandChoices("{a|b}{a|b}{a|b}{a|b}{a|b}{a|b}")->size(), 64u);
+  DS_EXPECT_ERROR(ExpandChoices("{a|b}{a|b}{a|b}{a|b}{a|b}{a|b}{a|b}"),
+                  kInvalidArgument, "allowed: at most 64 names");
+}
+
 TEST(ParsePolicy, NamesWhatIsWrong) {
   const auto expect = [](const std::string& weights, const char* part) {
     DS_EXPECT_ERROR(
@@ -129,6 +150,10 @@ TEST(ParsePolicy, NamesWhatIsWrong) {
   expect(R"({"name": "a.{i}", "weight": "attn_q", "layout": "thirds"})",
          "layout: found \"thirds\"");
   expect(R"({"weight": "embed"})", "a name and a weight");
+  expect(R"({"name": "{j}.a", "weight": "embed"})", "\"{j}.a\": allowed: ");
+  expect(R"({"name": "a.{i}", "weights": ["attn_q", "attn_k", "attn_v"],
+             "layout": "qkv_layout"})",
+         "attributes.qkv_layout: absent");
   DS_EXPECT_ERROR(ParsePolicy(R"({"policy": "p", "weight": []})", "p.json"),
                   kInvalidArgument, "found key \"weight\"; allowed: policy, ");
   DS_EXPECT_ERROR(ParsePolicy("{", "p.json"), kInvalidArgument,

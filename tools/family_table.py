@@ -111,8 +111,9 @@ def row(policy):
     read = once(k for part in (a, policy.get("flags", {}))
                 for e in part.values() for k in keys(e))
     more = ", ".join(f"`{k}`" for k in sorted(read) if k not in SIZES)
-    fixed = ", ".join(f"`{r['key']}`: {json.dumps(r['equals'])}"
-                      for r in policy.get("require", []))
+    fixed = ", ".join(f"`{r['key']}`: " + " or ".join(
+        json.dumps(v) for v in r.get("one_of", [r.get("equals")]))
+        for r in policy.get("require", []))
     names = ", ".join(policy["architectures"])
     whole = "" if a.get("causal", True) else "encoder; "
     if "encoder" in policy.get("towers", {}):

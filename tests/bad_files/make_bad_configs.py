@@ -641,6 +641,75 @@ def families():
 families()
 
 
+def megatron():
+    """Names of three generations, layouts by version, and arguments that no
+    version of the block here has."""
+    old, core = "megatron-gpt", "megatron-core"
+    grouped, rows = "megatron-gpt-grouped", "megatron-gpt-rows"
+    for label, change in (
+            ("post-norm-residual",
+             {"apply_residual_connection_post_layernorm": True}),
+            ("post-norms", {"post_self_attn_layernorm": True}),
+            ("embedding-norm", {"embed_layernorm": True}),
+            ("experts", {"num_experts": 8}),
+            ("experts-of-layers", {"num_experts": [8, 16]}),
+            ("more-tokens", {"mtp_num_layers": 1}),
+            ("window", {"window_size": [127, 0]}),
+            ("latent-attention", {"multi_latent_attention": True}),
+            ("rope-llama3", {"use_rope_scaling": True}),
+            ("rope-interpolated", {"rotary_seq_len_interpolation_factor": 4}),
+            ("layers-without-rope", {"no_rope_freq": 4}),
+            ("softmax-off-by-one", {"softmax_type": "off-by-one"}),
+            ("norms-of-length", {"qk_l2_norm": True}),
+            ("offset-of-gate", {"glu_linear_offset": 1.0}),
+            ("two-activations", {"squared_relu": True}),
+            ("two-gates", {"quick_geglu": True}),
+            ("gate-not-there", {"swiglu": False}),
+            ("biases-denied", {"add_bias_linear": False}),
+            ("norm-unknown", {"normalization": "BatchNorm"}),
+            ("rms-with-biases", {"normalization": "RMSNorm"}),
+            ("key-norms-denied", {"qk_layernorm": False}),
+            ("positions-relative", {"position_embedding_type": "relative"}),
+            ("positions-not-there",
+             {"position_embedding_type": "learned_absolute"}),
+            ("groups-do-not-divide", {"num_query_groups": 4}),
+            ("groups-switched-off", {"group_query_attention": False}),
+            ("head-not-there", {"untie_embeddings_and_output_weights": True}),
+            ("version-unknown", {"checkpoint_version": 4.0}),
+            ("version-as-text", {"checkpoint_version": "latest"}),
+            ("by-row-but-grouped", {"checkpoint_version": 1.0}),
+            ("rotated-part-odd", {"rotary_percent": 0.5})):
+        family(core, label, **change)
+    family(core, "no-inner-size", drop=["ffn_hidden_size"])
+    family(core, "no-positions", drop=["max_position_embeddings"])
+    family(core, "no-fused-norm",
+           without=["linear_fc1.layer_norm_weight"])
+    family(core, "no-queries", without=["linear_qkv.weight"])
+    family(core, "no-up", without=["1.mlp.linear_fc1.weight"])
+    family(core, "two-generations", extra={
+        "decoder.layers.0.input_layernorm.weight": [48]})
+    family(core, "cross-attention", extra={
+        "decoder.layers.0.inter_attention.linear_q.weight": [60, 48]})
+    family(core, "legal-one-expert-of-deepspeed", num_experts=[1])
+    family(core, "legal-rows-say-the-vocabulary", drop=["padded_vocab_size"])
+    family(core, "legal-keys-of-the-core", drop=["group_query_attention"])
+    family(core, "legal-class", architectures=["GPTModel"])
+    family(old, "rope-beside-a-table", use_rotary_position_embeddings=True)
+    family(old, "no-table", without=["position_embeddings"])
+    family(old, "legal-no-sizes-twice", drop=["seq_length"])
+    family(old, "gate", swiglu=True)
+    family(old, "vocabulary-padded", padded_vocab_size=136)
+    family(grouped, "tied-but-another-head",
+           untie_embeddings_and_output_weights=False)
+    family(grouped, "query-biases-denied", add_qkv_bias=False)
+    family(grouped, "no-late-norm", without=["post_attention_norm"])
+    family(rows, "layers-fewer", num_layers=1)
+    family(rows, "head-size", kv_channels=8)
+
+
+megatron()
+
+
 def encoders():
     family("bert-relu", "decoder", is_decoder=True)
     family("bert-relu", "relative-positions",

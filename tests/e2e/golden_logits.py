@@ -23,8 +23,9 @@ FAMILIES = (
     'bloom', 'cohere', 'cohere-qk-norm', 'falcon-mqa', 'falcon-new',
     'falcon-new-one-norm', 'falcon-rw', 'galactica', 'gemma', 'gemma-bias',
     'gemma2', 'gemma3-text', 'gpt-j', 'gpt-neo', 'gpt-neox',
-    'gpt-neox-sequential', 'granite', 'internlm2', 'llama-dynamic', 'olmo2',
-    'opt', 'opt-350m-style', 'opt-no-final-norm', 'phi', 'phi-qk-layernorm',
+    'gpt-neox-sequential', 'granite', 'internlm2', 'llama-dynamic',
+    'megatron-core', 'megatron-gpt', 'megatron-gpt-grouped',
+    'megatron-gpt-rows', 'olmo2', 'opt', 'opt-350m-style', 'opt-no-final-norm', 'phi', 'phi-qk-layernorm',
     'phi3', 'phi3-longrope', 'qwen', 'qwen3', 'stablelm', 'stablelm-parallel',
     'starcoder2', 'starcoder2-no-bias')
 BOUND = {'fp32': 2e-5, 'fp16': 6e-3, 'bf16': 4e-2, 'int8': 5e-2}

@@ -6,8 +6,9 @@
 Needs torch, transformers (5) and safetensors. A case is a tiny model of random
 weights with the logits and the greedy tokens of the published implementation in
 float32, and its own error in the 16-bit types. Where transformers lacks the
-family (Qwen 1, InternLM 2), the reference is transcribed_decoders.py, whose two
-forms, in PyTorch and in plain float64, must agree.
+family (Qwen 1, InternLM 2, Megatron GPT), the reference is a transcription
+(transcribed_decoders.py, transcribed_megatron.py), whose two forms, in PyTorch
+and in plain float64, must agree.
 """
 import argparse
 import json
@@ -21,6 +22,7 @@ from safetensors.torch import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import transcribed_decoders  # noqa: E402
+import transcribed_megatron  # noqa: E402
 
 # 6 heads of 8 over width 48, 131 words, an MLP of 76: no two sizes are alike.
 SIZES = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6,
@@ -126,6 +128,10 @@ CASES = {
                                           "tie_word_embeddings": False}),
     "internlm2": (transcribed_decoders.InternLM2, {}),
     "qwen": (transcribed_decoders.Qwen, {}),
+    "megatron-gpt": (lambda: transcribed_megatron.GPT("old"), {}),
+    "megatron-gpt-rows": (lambda: transcribed_megatron.GPT("rows"), {}),
+    "megatron-gpt-grouped": (lambda: transcribed_megatron.GPT("grouped"), {}),
+    "megatron-core": (lambda: transcribed_megatron.GPT("core"), {}),
 }
 # config.json as transformers 4 wrote it: keys that go, keys that come.
 V4 = {
@@ -264,7 +270,7 @@ def make(name, out):
             config = {k: v for k, v in config.items() if k not in gone}
             config.update(come, transformers_version="4.44.0")
     else:
-        transcribed_decoders.check(model, prompts, want)
+        sys.modules[type(model).__module__].check(model, prompts, want)
         save_file({key: value.half().contiguous()
                    for key, value in model.state_dict().items()},
                   folder / "model.safetensors", {"format": "pt"})
