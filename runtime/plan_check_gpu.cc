@@ -138,10 +138,11 @@ absl::Status CheckGpuEncoder(const ProgramView& view) {
     const bool is_known =
         IsActivationType(buffer.dtype()) && buffer.extents()->size() == 2 &&
         buffer.extents()->Get(1)->dim() < 0 && buffer.slot() >= 0 &&
-        (absl::StrContains(text, "[T, ") || absl::StrContains(text, "[R, "));
+        (absl::StrContains(text, "[T, ") || absl::StrContains(text, "[R, ") ||
+         absl::StrContains(text, "[I, "));
     if (is_known) continue;
     return Senseless("outputs: ", Quoted(buffer.name()), ": ", text,
-                     "; wanted f32, f16 or bf16 [T, n] or [R, n]");
+                     "; wanted f32, f16 or bf16 [T, n], [R, n] or [I, n]");
   }
   return absl::OkStatus();
 }

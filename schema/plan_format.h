@@ -33,12 +33,14 @@ struct StepInfo {
   int32_t blocks_per_seq;  // row stride of the block table in this run
   int32_t sampled_rows;    // rows that the sampler serves: 0 or `rows`, then
                            // at most S (a row of each sequence)
-  int32_t reserved[11];
+  int32_t image_tokens;    // at most the dim P
+  int32_t images;          // at most I
+  int32_t reserved[9];
 };
 static_assert(sizeof(StepInfo) == 64);
 
-// Inputs of a GPU program by name (those that its steps use), all int32 but the
-// last, which is uint32:
+// Inputs of a GPU program by name (those that its steps use), all int32 but
+// samplers, which are uint32, and pixels, which are float:
 //   ids [T]: a token, or ~r for the one that row r of the step before sampled
 //   positions [T], slots [T], rows [R]: as in StepBatch
 //   blocks [S, B]: the block table, row stride StepInfo::blocks_per_seq
@@ -47,6 +49,8 @@ static_assert(sizeof(StepInfo) == 64);
 //   sampled [R]: the ids that the last step drew; kept from step to step,
 //     written by the step program itself
 //   samplers [R, 8]: a SamplerRecord for each row
+//   types [T], image_positions [P], image_slots [P], image_rows [I],
+//     pixels [P, N]: of an encoder, as in StepBatch
 struct SamplerRecord {
   float temperature;  // 0: greedy
   int32_t top_k;      // 0: off

@@ -147,6 +147,7 @@ absl::Status AttentionLowering::LowerEncoderAttention(const Node& n) {
   s.y_stride = Stride(y);
   s.causal = static_cast<Mask>(n.i(At::mask)) == Mask::kCausal;
   s.scale = n.f(At::scale);
+  s.count = CountOf(n.result);
   s.max_rows = RowsOf(n.result);
   const std::optional<KernelSpec> kernel =
       SpecializeEncoderAttention(s, *r_.target);

@@ -26,17 +26,15 @@ absl::Status OnCpuAlone(absl::string_view where, absl::string_view what) {
 }
 
 absl::Status CheckEncoder(const Graph& graph) {
-  for (const auto& p : graph.params()) {
-    if (p->name == "pixels") return OnCpuAlone("%pixels", "towers of images");
-  }
   for (const Value* v : graph.returns()) {
     const bool is_known =
         v->producer != nullptr && v->type.rank() == 2 &&
-        (v->type.dims[0] == Dim("R") || v->type.dims[0] == Dim("T"));
+        (v->type.dims[0] == Dim("R") || v->type.dims[0] == Dim("T") ||
+         v->type.dims[0] == Dim("I"));
     if (is_known) continue;
     return absl::UnimplementedError(
-        absl::StrFormat("%%%s: %s; GPU programs of encoders return [T, n] and "
-                        "[R, n]",
+        absl::StrFormat("%%%s: %s; GPU programs of encoders return [T, n], "
+                        "[R, n] and [I, n]",
                         v->name, TypeText(v->type)));
   }
   return absl::OkStatus();
@@ -240,14 +238,21 @@ class Lowering : private AttentionLowering {
     if (in == 0) {
       Zeros(fold.y, name, product);
     } else {
-      if (TypeOf(fold.x) != StoredType(w)) {
+      int x = BufferOf(fold.x);
+      if (fold.x->producer == nullptr && TypeOf(fold.x) != StoredType(w)) {
+        // Pixels, which are float.
+        const std::string rounded = absl::StrCat(fold.x->name, ".rounded");
+        x = b_.AddBuffer(rounded, StoredType(w),
+                         b_.program().buffers[x].extents);
+        Round(fold.x, rounded, x);
+      } else if (TypeOf(fold.x) != StoredType(w)) {
         return absl::UnimplementedError(absl::StrFormat(
             "%%%s is %s, @%s %s: GPU targets multiply equal types",
             fold.x->name, DTypeName(TypeOf(fold.x)), w->name,
             EncodingName(w->encoding)));
       }
-      b_.Gemm(name, BufferOf(fold.x), IndexOf(w),
-              product_adds ? BufferOf(residual) : -1, product);
+      b_.Gemm(name, x, IndexOf(w), product_adds ? BufferOf(residual) : -1,
+              product);
     }
     if (!more) return absl::OkStatus();
     Extras extras;

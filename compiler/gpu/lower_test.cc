@@ -465,16 +465,37 @@ TEST(LowerForGpu, EncodersHaveOneProgramThatReturnsWhatTheyPublish) {
 }
 
 TEST(LowerForGpu, SendsWhatHasNoKernelsToTheCpu) {
-  const std::pair<const char*, const char*> kCases[] = {
-      {"clip", "towers of images have no GPU programs"},
-      {"t5", "encoders beside a decoder have no GPU programs"}};
-  for (const auto& [model, what] : kCases) {
-    const std::vector<Graph> ranks = GoldenGraphs(model, 1, "bf16");
-    const absl::Status status =
-        LowerForGpu(ranks[0], Ceilings(), {}, Hopper()).status();
-    DS_EXPECT_ERROR(status, kUnimplemented, what);
-    DS_EXPECT_ERROR(status, kUnimplemented, "compile with --target cpu");
-  }
+  const std::vector<Graph> ranks = GoldenGraphs("t5", 1, "bf16");
+  const absl::Status status =
+      LowerForGpu(ranks[0], Ceilings(), {}, Hopper()).status();
+  DS_EXPECT_ERROR(status, kUnimplemented,
+                  "encoders beside a decoder have no GPU programs");
+  DS_EXPECT_ERROR(status, kUnimplemented, "compile with --target cpu");
+}
+
+TEST(LowerForGpu, ImagesHaveRowsOfTheirOwn) {
+  const std::vector<Graph> ranks = GoldenGraphs("clip", 2, "bf16");
+  StepCeilings ceilings = Ceilings();
+  ceilings.max_images = 4;
+  ceilings.image_tokens = 10;
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[1], ceilings, {1, 2}, Hopper()));
+  ASSERT_EQ(all.programs.size(), 1u);
+  const LoweredProgram& p = all.programs[0];
+  EXPECT_EQ(p.dims[4].name, "P");
+  EXPECT_EQ(p.dims[4].maximum, 40);
+  EXPECT_EQ(p.dims[5].name, "I");
+  ASSERT_EQ(p.outputs.size(), 2u);
+  EXPECT_EQ(p.buffers[p.outputs[1]].extents[0].dim, 5);
+  EXPECT_EQ(Buffer(p, "pixels").dtype, DType::kF32);
+  EXPECT_EQ(Buffer(p, "pixels.rounded").dtype, DType::kBF16);
+  // A step without texts begins at the images.
+  const std::vector<std::string> names = Names(p);
+  const size_t first =
+      std::find(names.begin(), names.end(), "vision.class") - names.begin();
+  ASSERT_LT(first, names.size());
+  EXPECT_FALSE(p.steps[first].programmatic);
+  ExpectDistinctWhileAlive(p);
 }
 
 TEST(LowerForGpu, RefusesQuantisedWeights) {

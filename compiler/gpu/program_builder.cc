@@ -106,9 +106,16 @@ void ProgramBuilder::Launch(const KernelSpec& spec, absl::string_view name,
   const int kernel = kernels_.Add(spec);
   // A step that follows another kernel of ours may start while that one drains;
   // others don't say when they may be overtaken.
+  // Nor may the first launch over images: a step without texts begins there.
+  const bool of_images =
+      std::any_of(spec.grid.begin(), spec.grid.end(), [](const GridExtent& g) {
+        return g.dim == CountDim::kImageTokens || g.dim == CountDim::kImages;
+      });
   const bool after_launch =
       !program_.steps.empty() &&
-      program_.steps.back().kind == LoweredStep::Kind::kLaunch;
+      program_.steps.back().kind == LoweredStep::Kind::kLaunch &&
+      of_images == of_images_;
+  of_images_ = of_images;
   LoweredStep& step =
       AddStep(LoweredStep::Kind::kLaunch, name, output, in_place);
   step.kernel = kernel;
@@ -127,6 +134,12 @@ void ProgramBuilder::Launch(const KernelSpec& spec, absl::string_view name,
         break;
       case CountDim::kTiles:
         step.grid[i].dim = DimIndex("Q");
+        break;
+      case CountDim::kImageTokens:
+        step.grid[i].dim = DimIndex("P");
+        break;
+      case CountDim::kImages:
+        step.grid[i].dim = DimIndex("I");
         break;
     }
   }

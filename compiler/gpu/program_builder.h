@@ -66,6 +66,7 @@ class ProgramBuilder {
   void AssignSlots();
 
   LoweredProgram program_;
+  bool of_images_ = false;     // the last launch
   std::vector<int> in_place_;  // per step
   SpecTable& kernels_;
 };

@@ -8,6 +8,17 @@
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
+namespace {
+
+// An input with a number for each row.
+absl::string_view RowNumbers(CountDim count) {
+  return count == CountDim::kRows          ? "rows"
+         : count == CountDim::kImageTokens ? "image_positions"
+         : count == CountDim::kImages      ? "image_rows"
+                                           : "positions";
+}
+
+}  // namespace
 
 absl::Status RowLowering::LowerEmbed(const Node& n) {
   const Weight* table = n.weight(operand::Embed::table);
@@ -41,9 +52,7 @@ void RowLowering::Zeros(const Value* v, absl::string_view name, int buffer) {
   s.count = CountOf(v);
   s.max_rows = RowsOf(v);
   b_.Launch(SpecializeEmbed(s, *r_.target), name,
-            {Input(s.count == CountDim::kRows ? "rows" : "positions"),
-             Ref::None(), Ref::None()},
-            buffer);
+            {Input(RowNumbers(s.count)), Ref::None(), Ref::None()}, buffer);
 }
 
 absl::Status RowLowering::LowerNorm(const Node& n) {
@@ -95,6 +104,21 @@ absl::Status RowLowering::Elementwise(int x, int64_t columns, const Value* y,
       {Ref::Buffer(x), Operand(e.second), Operand(e.bias), Rows(e.gather)}, out,
       in_place);
   return absl::OkStatus();
+}
+
+void RowLowering::Round(const Value* input, absl::string_view name,
+                        int buffer) {
+  const int x = BufferOf(input);
+  ElementwiseShape s;
+  s.x = TypeOf(input);
+  s.y = b_.program().buffers[buffer].dtype;
+  s.cols = Columns(input);
+  s.x_stride = Stride(x);
+  s.y_stride = Stride(buffer);
+  s.count = CountOf(input);
+  s.max_rows = RowsOf(input);
+  b_.Launch(SpecializeElementwise(s, *r_.target), name,
+            {Ref::Buffer(x), Ref::None(), Ref::None(), Ref::None()}, buffer);
 }
 
 void RowLowering::SetEpilogue(const Node* n, std::optional<Act>* act,

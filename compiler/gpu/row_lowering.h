@@ -55,6 +55,8 @@ class RowLowering : protected ValuePlaces {
   }
   absl::Status Elementwise(int x, int64_t columns, const Value* y,
                            const Extras& e);
+  // Copies an input into `buffer`, which has as many columns, as its type.
+  void Round(const Value* input, absl::string_view name, int buffer);
   static void SetEpilogue(const Node* n, std::optional<Act>* act, bool* gated);
 
   // The rows that a gather wants, or none.

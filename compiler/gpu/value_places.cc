@@ -30,6 +30,10 @@ std::vector<ScheduledDim> Dims(const ProgramRequest& r) {
   if (tile > 0) {
     dims.push_back({"Q", CeilDiv(tokens, tile) + r.ceilings.max_batch});
   }
+  if (r.ceilings.max_images > 0) {
+    dims.push_back({"P", r.ceilings.max_images * r.ceilings.image_tokens});
+    dims.push_back({"I", r.ceilings.max_images});
+  }
   return dims;
 }
 
@@ -80,7 +84,16 @@ void ValuePlaces::FindFloats(const Value* v) {
   }
 }
 
+CountDim ValuePlaces::CountOf(const Value* v) {
+  const std::string& rows = v->type.dims[0].symbol;
+  return rows == "R"   ? CountDim::kRows
+         : rows == "P" ? CountDim::kImageTokens
+         : rows == "I" ? CountDim::kImages
+                       : CountDim::kTokens;
+}
+
 DType ValuePlaces::TypeOf(const Value* v) const {
+  if (v->producer == nullptr) return v->type.dtype;
   return floats_.contains(v) ? DType::kF32 : r_.activations;
 }
 
@@ -135,7 +148,7 @@ void ValuePlaces::AddInputs() {
     }
     buffers_[p.get()] = b_.AddInput(p->name, p->type.dtype, extents);
   }
-  if (b_.program().dims.size() > 4) {
+  if (r_.bucket == 0 && TileTokens(r_) > 0) {
     tiles_ = b_.AddInput("tiles", DType::kI32, {dim("Q"), {4, -1}});
     b_.set_tile_tokens(TileTokens(r_));
   }

@@ -45,9 +45,7 @@ class ValuePlaces {
   LoweredOperand Input(absl::string_view name) const;
 
   // What counts the value's rows, and how many there are at most.
-  static CountDim CountOf(const Value* v) {
-    return v->type.dims[0].symbol == "R" ? CountDim::kRows : CountDim::kTokens;
-  }
+  static CountDim CountOf(const Value* v);
   int64_t RowsOf(const Value* v) const {
     return b_.DimMaximum(v->type.dims[0].symbol);
   }

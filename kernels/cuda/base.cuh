@@ -14,8 +14,8 @@ typedef unsigned long long uint64_t;
 
 // StepInfo and SamplerRecord of schema/plan_format.h.
 struct StepInfo {
-  int tokens, rows, tiles, blocks_per_seq, sampled_rows;
-  int reserved[11];
+  int tokens, rows, tiles, blocks_per_seq, sampled_rows, image_tokens, images;
+  int reserved[9];
 };
 struct SamplerRecord {
   float temperature;

@@ -38,14 +38,15 @@ std::optional<KernelSpec> SpecializeEncoderAttention(
   const double log2_e = std::log2(std::exp(1.0));
   KernelSpec k;
   k.source = "encoder_attention.cuh";
-  k.entry = EntryText(
-      "EncoderAttention",
-      {CudaTypeName(s.type), s.heads, s.group, s.head_offset, s.head_dim,
-       s.q_stride, s.k_stride, s.v_stride, s.y_stride, BoolText(s.causal),
-       FloatBitsText(s.scale * log2_e), s.max_rows, per, vec, width});
+  k.entry =
+      EntryText("EncoderAttention",
+                {CudaTypeName(s.type), s.heads, s.group, s.head_offset,
+                 s.head_dim, s.q_stride, s.k_stride, s.v_stride, s.y_stride,
+                 BoolText(s.causal), FloatBitsText(s.scale * log2_e),
+                 CountNumber(s.count), s.max_rows, per, vec, width});
   k.label = absl::StrCat("encoder_attention ", s.heads, "x", s.head_dim);
   k.grid[0].times = s.heads;
-  k.grid[1] = RowsExtent(CountDim::kTokens, s.max_rows, kWarps * per);
+  k.grid[1] = RowsExtent(s.count, s.max_rows, kWarps * per);
   k.block[0] = 32 * kWarps;
   k.programmatic = target.hopper();
   return k;

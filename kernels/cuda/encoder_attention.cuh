@@ -12,8 +12,8 @@ constexpr int kEncoderKeys = 32;  // that a block takes at a time: one a lane
 // elements, in pieces of kWidth bytes.
 template <typename T, int kHeads, int kGroup, int kHeadOffset, int kDim,
           int64_t kQStride, int64_t kKStride, int64_t kVStride,
-          int64_t kYStride, bool kCausal, uint32_t kScaleBits, int kMaxRows,
-          int kPer, int kVec, int kWidth>
+          int64_t kYStride, bool kCausal, uint32_t kScaleBits, int kCount,
+          int kMaxRows, int kPer, int kVec, int kWidth>
 __global__ void __launch_bounds__(kEncoderThreads)
     EncoderAttention(const StepInfo* info, const T* q, const T* k, const T* v,
                      const int* slots, T* y) {
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kEncoderThreads)
 
   GridDone();
   GridWait();
-  const int tokens = min(info->tokens, kMaxRows);
+  const int tokens = RowCount<kCount>(info, kMaxRows);
   const int first = blockIdx.y * kRows;
   if (first >= tokens) return;
   const int last = min(first + kRows, tokens) - 1;

@@ -17,6 +17,7 @@ struct EncoderAttentionShape {
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, y_stride = 0;
   bool causal = false;
   double scale = 1;
+  CountDim count = CountDim::kTokens;
   int64_t max_rows = 1;
 };
 

@@ -29,7 +29,7 @@ TEST(SpecializeEncoderAttention, GivesABlockSixteenQueriesOfAHead) {
   ASSERT_TRUE(k.has_value());
   EXPECT_EQ(k->entry,
             "EncoderAttention<bf16, 12, 1, 0, 64, 768, 768, 768, 768, false, "
-            "0x3e38aa3bu, 2048, 4, 8, 16>");
+            "0x3e38aa3bu, 1, 2048, 4, 8, 16>");
   EXPECT_EQ(k->grid[0].times, 12);
   EXPECT_EQ(k->grid[1].dim, CountDim::kTokens);
   EXPECT_EQ(k->grid[1].per_block, 16);

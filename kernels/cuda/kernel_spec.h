@@ -28,7 +28,14 @@ struct GpuTarget {
 
 // The count that a grid dimension follows. In programs of a bucket all are
 // fixed, and kernels compare with StepInfo.
-enum class CountDim : uint8_t { kNone, kTokens, kRows, kTiles };
+enum class CountDim : uint8_t {
+  kNone,
+  kTokens,
+  kRows,
+  kTiles,
+  kImageTokens,
+  kImages
+};
 
 // times * (dim == kNone ? 1 : ceil(count / per_block)) blocks.
 struct GridExtent {

@@ -4,7 +4,14 @@
 #include "base.cuh"
 
 // CountDim of kernel_spec.h, by number.
-enum { kCountNone = 0, kCountTokens = 1, kCountRows = 2, kCountTiles = 3 };
+enum {
+  kCountNone = 0,
+  kCountTokens = 1,
+  kCountRows = 2,
+  kCountTiles = 3,
+  kCountImageTokens = 4,
+  kCountImages = 5
+};
 
 // Rows of this launch. After GridWait.
 template <int kCount>
@@ -13,6 +20,8 @@ __device__ __forceinline__ int RowCount(const StepInfo* info, int max_rows) {
   if constexpr (kCount == kCountTokens) n = info->tokens;
   if constexpr (kCount == kCountRows) n = info->rows;
   if constexpr (kCount == kCountTiles) n = info->tiles;
+  if constexpr (kCount == kCountImageTokens) n = info->image_tokens;
+  if constexpr (kCount == kCountImages) n = info->images;
   return min(n, max_rows);
 }
 

@@ -86,6 +86,10 @@ class GpuPlansTest : public testing::TestWithParam<Case> {
     contents.vocab_size = graphs[0].returns()[0]->type.dims[1].size;
     contents.max_positions = 100;
     contents.ceilings = Ceilings();
+    if (c.model == absl::string_view("clip")) {
+      contents.ceilings.max_images = 4;
+      contents.ceilings.image_tokens = 10;
+    }
     contents.options = json::Value::Object();
     contents.coverage = json::Value::Object();
     contents.cpu = targets[0].cpu;
@@ -155,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         cases.push_back({model, 1, "fp32", {"sm_90a"}});
         cases.push_back({model, 2, "bf16", {"sm_90a"}});
       }
-      for (const char* model : {"bert-tokens", "distilbert-mlm"}) {
+      for (const char* model : {"bert-tokens", "distilbert-mlm", "clip"}) {
         cases.push_back({model, 1, "fp32", {"sm_90a"}});
         cases.push_back({model, 3, "bf16", {"cpu", "sm_90a"}});
       }

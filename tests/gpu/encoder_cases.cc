@@ -30,7 +30,7 @@ std::vector<int32_t> Slots(int64_t tokens) {
 GpuCase MakeCase(const KernelSpec& spec, const EncoderAttentionShape& s,
                  int64_t kv_heads) {
   Random random(s.head_dim * 100 + s.heads);
-  const int64_t rows = RowsOf(CountDim::kTokens, s.max_rows);
+  const int64_t rows = RowsOf(s.count, s.max_rows);
   const int64_t cols = s.heads * s.head_dim, kv_cols = kv_heads * s.head_dim;
   const HostTensor q = random.Tensor(s.type, s.max_rows * s.q_stride, 1.5);
   const HostTensor k = random.Tensor(s.type, s.max_rows * s.k_stride, 1.5);
@@ -57,7 +57,7 @@ GpuCase MakeCase(const KernelSpec& spec, const EncoderAttentionShape& s,
   slots.resize(s.max_rows, slots.back());  // behind the tokens: not read
   GpuCase c;
   c.AddOutput(s.type, s.max_rows * s.y_stride);
-  c.AddStep(spec, InfoOf(CountDim::kTokens, rows),
+  c.AddStep(spec, InfoOf(s.count, rows),
             {GpuParam::At(c.Add(q)), GpuParam::At(c.Add(k)),
              GpuParam::At(c.Add(v)), GpuParam::At(c.AddInts(slots))},
             {GpuParam::At(0)});
@@ -92,6 +92,7 @@ void AddEncoderCases(const GpuTarget& target,
           s.y_stride = heads * dim + (n % 2 == 1 ? 5 : 0);
           s.causal = causal;
           s.scale = 1 / std::sqrt(static_cast<double>(dim));
+          s.count = n % 4 == 3 ? CountDim::kImageTokens : CountDim::kTokens;
           s.max_rows = max_rows;
           ++n;
           const auto spec = SpecializeEncoderAttention(s, target);

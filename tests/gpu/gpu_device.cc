@@ -15,6 +15,12 @@ unsigned Blocks(const GridExtent& e, const StepInfo& info) {
     case CountDim::kTokens: count = info.tokens; break;
     case CountDim::kRows: count = info.rows; break;
     case CountDim::kTiles: count = info.tiles; break;
+    case CountDim::kImageTokens:
+      count = info.image_tokens;
+      break;
+    case CountDim::kImages:
+      count = info.images;
+      break;
   }
   return static_cast<unsigned>(e.times *
                                ((count + e.per_block - 1) / e.per_block));

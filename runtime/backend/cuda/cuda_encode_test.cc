@@ -1,7 +1,9 @@
 // An encoder's program on a GPU whose kernels are functions on the host.
 #include <algorithm>
+#include <cstring>
 
 #include "gtest/gtest.h"
+#include "runtime/backend/cuda/step_inputs.h"
 #include "runtime/testing/cuda_testing.h"
 #include "schema/base/status_matchers.h"
 
@@ -107,6 +109,38 @@ TEST(CudaEncoder, HasNoNextTokenAndChecksItsInputs) {
   batch = TwoTexts();
   batch.positions[3] = 3;  // a text begins at 0
   EXPECT_FALSE(p->Execute(batch.view()).ok());
+}
+
+TEST(WriteStepInputs, BringsImagesBesideNoText) {
+  ProgramSizes program;
+  program.inputs.ids = 64;
+  program.inputs.image_positions = 128;
+  program.inputs.image_slots = 192;
+  program.inputs.image_rows = 256;
+  program.inputs.pixels = 320;
+  const Ids positions = {0, 1, 0, 1}, slots = {0, 0, 1, 1}, rows = {0, 2};
+  const std::vector<float> pixels = {0, 0, 1.5f, -2, 0, 0, 3, 4};
+  StepBatch batch;
+  batch.image_positions = positions;
+  batch.image_slots = slots;
+  batch.image_rows = rows;
+  batch.pixels = pixels;
+  std::vector<char> block(512, 1);
+  DS_ASSERT_OK_AND_ASSIGN(const StepInfo info,
+                          WriteStepInputs(program, 1, batch, block.data()));
+  EXPECT_EQ(info.tokens, 0);
+  EXPECT_EQ(info.image_tokens, 4);
+  EXPECT_EQ(info.images, 2);
+  StepInfo written;
+  std::memcpy(&written, block.data(), sizeof(written));
+  EXPECT_EQ(written.images, 2);
+  const auto holds = [&](int64_t at, const Ids& wanted) {
+    return std::memcmp(block.data() + at, wanted.data(), 4 * wanted.size()) ==
+           0;
+  };
+  EXPECT_TRUE(holds(128, positions) && holds(192, slots) && holds(256, rows));
+  EXPECT_EQ(std::memcmp(block.data() + 320, pixels.data(), 32), 0);
+  EXPECT_EQ(block[64], 1);  // no ids
 }
 
 TEST(CudaEncoder, DecodersHaveNoOutputs) {

@@ -103,6 +103,15 @@ class CudaExecutorImpl final : public CudaExecutor {
   absl::StatusOr<std::vector<NamedOutput>> Outputs() override;
   bool encodes() const override { return run_->sizes.run.encodes; }
   bool reads_types() const override { return run_->sizes.run.reads_types; }
+  int64_t patch_elements() const override { return run_->sizes.run.pixel_cols; }
+  int64_t max_image_tokens() const override {
+    const ProgramSizes& p = run_->sizes.programs[0];
+    return p.image_tokens_dim < 0 ? 0 : p.dims[p.image_tokens_dim];
+  }
+  int64_t max_images() const override {
+    const ProgramSizes& p = run_->sizes.programs[0];
+    return p.images_dim < 0 ? 0 : p.dims[p.images_dim];
+  }
   absl::StatusOr<absl::Span<const int32_t>> Sampled() override;
   bool keeps_sampled() const override { return keeps_sampled_; }
   const fb::Program* last_program() const override {
@@ -250,6 +259,10 @@ absl::Status CudaExecutorImpl::Upload(const StepBatch& batch, int parity) {
   counts[program.tokens_dim] = info.tokens;
   counts[program.rows_dim] = info.rows;
   if (program.tiles_dim >= 0) counts[program.tiles_dim] = info.tiles;
+  if (program.image_tokens_dim >= 0) {
+    counts[program.image_tokens_dim] = info.image_tokens;
+  }
+  if (program.images_dim >= 0) counts[program.images_dim] = info.images;
   // Launches of a bucket are captured, so they are of its full size.
   if (program.program->bucket() == 0) dims_[program_] = counts;
 
@@ -439,7 +452,8 @@ absl::StatusOr<std::vector<NamedOutput>> CudaExecutorImpl::Outputs() {
     NamedOutput o;
     o.name = b.name()->str();
     o.of = dim == sizes.tokens_dim ? NamedOutput::Of::kToken
-                                   : NamedOutput::Of::kRow;
+           : dim == sizes.rows_dim ? NamedOutput::Of::kRow
+                                   : NamedOutput::Of::kImage;
     o.rows = counts_[program_][dim];
     o.cols = b.extents()->Get(1)->size();
     o.data = to;

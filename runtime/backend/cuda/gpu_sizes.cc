@@ -64,6 +64,19 @@ absl::Status PlaceInputs(ProgramSizes* out) {
       in.horizons = placer.Place(4 * most(out->slots_dim));
     } else if (name == "types") {
       in.types = placer.Place(token_bytes);
+    } else if (name == "image_positions") {
+      in.image_positions = placer.Place(4 * most(out->image_tokens_dim));
+    } else if (name == "image_slots") {
+      in.image_slots = placer.Place(4 * most(out->image_tokens_dim));
+    } else if (name == "image_rows") {
+      in.image_rows = placer.Place(4 * most(out->images_dim));
+    } else if (name == "pixels") {
+      int64_t bytes = 4 * p.buffers()->Get(b)->extents()->Get(1)->size();
+      if (!CheckedMul(bytes, most(out->image_tokens_dim), &bytes) ||
+          bytes > int64_t{1} << 40) {
+        return absl::ResourceExhaustedError("pixels: more than 2^40 bytes");
+      }
+      in.pixels = placer.Place(bytes);
     } else if (name == "tiles" && out->tiles_dim >= 0) {
       in.tiles = placer.Place(16 * most(out->tiles_dim));
     } else if (name == "samplers") {
@@ -76,7 +89,8 @@ absl::Status PlaceInputs(ProgramSizes* out) {
           "input ", absl::CHexEscape(name), " of program ",
           absl::CHexEscape(Name(p.name())),
           ": the GPU back end knows ids, positions, slots, blocks, rows, "
-          "horizons, prompts, types, tiles, sampled and samplers"));
+          "horizons, prompts, types, those of images, tiles, sampled and "
+          "samplers"));
     }
   }
   in.bytes = placer.end();
@@ -95,6 +109,8 @@ absl::StatusOr<ProgramSizes> ResolveProgram(const fb::Program& program,
     if (name == "R") out.rows_dim = static_cast<int>(d);
     if (name == "S") out.slots_dim = static_cast<int>(d);
     if (name == "Q") out.tiles_dim = static_cast<int>(d);
+    if (name == "P") out.image_tokens_dim = static_cast<int>(d);
+    if (name == "I") out.images_dim = static_cast<int>(d);
     int64_t value = dim.maximum();
     if (!bucket && d < run.dims.size()) {
       value = std::min(value, run.dims[d]);

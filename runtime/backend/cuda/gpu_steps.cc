@@ -64,6 +64,10 @@ class Resolver {
     if (name == "rows") return input(in.rows);
     if (name == "horizons" || name == "prompts") return input(in.horizons);
     if (name == "types") return input(in.types);
+    if (name == "image_positions") return input(in.image_positions);
+    if (name == "image_slots") return input(in.image_slots);
+    if (name == "image_rows") return input(in.image_rows);
+    if (name == "pixels") return input(in.pixels);
     if (name == "tiles") return input(in.tiles);
     if (name == "samplers") return input(in.samplers);
     if (name == "blocks") return at_.table;

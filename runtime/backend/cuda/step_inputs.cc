@@ -67,6 +67,8 @@ absl::StatusOr<StepInfo> WriteStepInputs(const ProgramSizes& program,
   StepInfo info = {};
   info.tokens = static_cast<int32_t>(batch.ids.size());
   info.rows = static_cast<int32_t>(batch.rows.size());
+  info.image_tokens = static_cast<int32_t>(batch.image_positions.size());
+  info.images = static_cast<int32_t>(batch.image_rows.size());
   info.blocks_per_seq = static_cast<int32_t>(blocks_per_seq);
   info.sampled_rows = static_cast<int32_t>(batch.samplers.size());
   if (in.tiles >= 0) {
@@ -89,6 +91,13 @@ absl::StatusOr<StepInfo> WriteStepInputs(const ProgramSizes& program,
   Put(batch.rows, in.rows, block);
   Put(batch.horizons, in.horizons, block);
   Put(batch.types, in.types, block);
+  Put(batch.image_positions, in.image_positions, block);
+  Put(batch.image_slots, in.image_slots, block);
+  Put(batch.image_rows, in.image_rows, block);
+  if (in.pixels >= 0 && !batch.pixels.empty()) {
+    std::memcpy(block + in.pixels, batch.pixels.data(),
+                batch.pixels.size() * sizeof(float));
+  }
   if (in.samplers >= 0 && !batch.samplers.empty()) {
     std::memcpy(block + in.samplers, batch.samplers.data(),
                 batch.samplers.size() * sizeof(SamplerRecord));
