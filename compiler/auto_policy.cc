@@ -79,6 +79,7 @@ constexpr KnownName kLayerNames[] = {
     {"q_norm", "attn_q_norm"},
     {"k_norm", "attn_k_norm"},
     {"input_layernorm", "attn_norm"},
+    {"input_norm", "attn_norm"},
     {"attention_norm", "attn_norm"},
     {"attn_norm", "attn_norm"},
     {"self_attn_layer_norm", "attn_norm"},
@@ -87,6 +88,8 @@ constexpr KnownName kLayerNames[] = {
     {"ln1", "attn_norm"},
     {"norm1", "attn_norm"},
     {"post_attention_layernorm", "mlp_norm"},
+    {"post_attention_norm", "mlp_norm"},
+    {"pre_mlp_layernorm", "mlp_norm"},
     {"ffn_norm", "mlp_norm"},
     {"mlp_norm", "mlp_norm"},
     {"final_layer_norm", "mlp_norm"},
@@ -183,6 +186,15 @@ absl::string_view LastWord(absl::string_view name, bool* is_bias) {
   return dot == absl::string_view::npos ? name : name.substr(dot + 1);
 }
 
+// "mix" of "mix.query.weight", "" of "norm.weight".
+absl::string_view ModuleOf(absl::string_view name) {
+  for (int i = 0; i < 2; ++i) {
+    const size_t dot = name.rfind('.');
+    name = dot == absl::string_view::npos ? "" : name.substr(0, dot);
+  }
+  return name;
+}
+
 class Recogniser {
  public:
   Recogniser(const Checkpoint& checkpoint, const Injection& injection)
@@ -244,6 +256,24 @@ class Recogniser {
     return absl::OkStatus();
   }
 
+  // As PartOf; where the words say nothing, what lies beside a query is of
+  // attention, and what lies in another module is not.
+  Part PartBeside(absl::string_view rest) const {
+    const Part part = PartOf(rest);
+    const absl::string_view module = ModuleOf(rest);
+    if (part != Part::kAny || module.empty()) return part;
+    bool beside_query = false, has_query = false;
+    for (const auto& [other, tensors] : in_layers_) {
+      bool is_bias = false;
+      const absl::string_view word = LastWord(other, &is_bias);
+      if (SlotOf(kLayerNames, word, Part::kAny) != "attn_q") continue;
+      has_query = true;
+      beside_query |= ModuleOf(other) == module;
+    }
+    if (!has_query) return Part::kAny;
+    return beside_query ? Part::kAttention : Part::kMlp;
+  }
+
   absl::Status NameTensors() {
     for (const auto& [rest, tensors] : in_layers_) {
       if (static_cast<int64_t>(tensors.size()) != layers_) {
@@ -257,10 +287,10 @@ class Recogniser {
       }
       bool is_bias = false;
       const absl::string_view word = LastWord(rest, &is_bias);
-      std::string slot(SlotOf(kLayerNames, word, PartOf(rest)));
+      const Part part = PartBeside(rest);
+      std::string slot(SlotOf(kLayerNames, word, part));
       if (injection_.Names(tensors[0]->name)) {
-        slot = PartOf(rest) == Part::kMlp || slot == "mlp_out" ? "mlp_out"
-                                                               : "attn_out";
+        slot = part == Part::kMlp || slot == "mlp_out" ? "mlp_out" : "attn_out";
       }
       DS_RETURN_IF_ERROR(Take(*tensors[0], absl::StrCat(head_, "{i}.", rest),
                               word, slot, is_bias));
@@ -275,6 +305,19 @@ class Recogniser {
       DS_RETURN_IF_ERROR(
           Take(*t, t->name, word,
                std::string(SlotOf(kOtherNames, word, Part::kAny)), is_bias));
+    }
+    if (!unknown_.empty()) {
+      constexpr size_t kShown = 6;
+      const bool one = unknown_.size() == 1;
+      std::string names = absl::StrJoin(
+          unknown_.begin(),
+          unknown_.begin() + std::min(kShown, unknown_.size()), "\", \"");
+      return Undecided(absl::StrCat(
+          one ? "tensor \"" : "tensors \"", names, "\"",
+          unknown_.size() > kShown
+              ? absl::StrCat(" and ", unknown_.size() - kShown, " more")
+              : "",
+          one ? " has" : " have", " no name that is known"));
     }
     // w1 alone goes up; with w3 beside it, it gates.
     if (!Has("mlp_up") && Has("mlp_gate")) Rename("mlp_gate", "mlp_up");
@@ -297,8 +340,8 @@ class Recogniser {
                                     "that its name does not tell"));
     }
     if (slot.empty()) {
-      return Undecided(
-          absl::StrCat("tensor \"", t.name, "\" has no name that is known"));
+      unknown_.push_back(t.name);
+      return absl::OkStatus();
     }
     if (is_bias) slot += ".bias";
     if (!found_.emplace(slot, Found{&t, pattern}).second) {
@@ -533,6 +576,7 @@ class Recogniser {
   int64_t layers_ = 0;
   std::map<std::string, std::vector<const TensorInfo*>> in_layers_;
   std::vector<const TensorInfo*> others_;
+  std::vector<std::string> unknown_;    // names that tell nothing
   std::map<std::string, Found> found_;  // by slot
   std::vector<std::string> unused_;
   json::Value attributes_ = json::Value::Object();

@@ -32,6 +32,13 @@ META_NAMES = [('self_attn.q_proj', 'attention.wq'),
               ('lm_head', 'output')]
 
 
+# What a module is shows in what lies beside it.
+ODD_MODULES = [('self_attn.q_proj', 'mix.query'), ('self_attn.k_proj', 'mix.k'),
+               ('self_attn.v_proj', 'mix.v'), ('self_attn.o_proj', 'mix.o'),
+               ('mlp.gate_proj', 'think.gate'), ('mlp.up_proj', 'think.up'),
+               ('mlp.down_proj', 'think.down')]
+
+
 def rename_tensors(folder, pairs, more=None):
     """Other names for tensors; `more` adds {name: (dtype, shape, bytes)}."""
     path = os.path.join(folder, 'model.safetensors')
@@ -117,6 +124,8 @@ def automatic(t, c):
     c.check(r.returncode == 0, 'verify', r)
     stranger('llama-gqa-tied', 'meta', META_NAMES)
     t.answers('meta', 'plan', "Meta's names")
+    stranger('llama-gqa-tied', 'modules', ODD_MODULES)
+    t.answers('modules', 'plan', 'modules of any name', tps=(1, 2))
     stranger('llama-internlm-bias', 'biased')
     t.answers('biased', 'plan', 'biases')
 
@@ -144,7 +153,8 @@ def automatic(t, c):
 def by_policy(t, c):
     pairs = [('self_attn.q_proj', 'mix.ask'), ('mlp.gate_proj', 'think.gate_a')]
     stranger('llama-gqa-tied', 'own', pairs)
-    t.refuses('own', ['has no name that is known'])
+    t.refuses('own', ['mix.ask.weight", "', 'think.gate_a.weight" have no name '
+                      'that is known'])
     with open('plan_policy.json', 'w', encoding='utf-8') as f:
         with open('report_same.json', encoding='utf-8') as g:
             policy = json.load(g)['policy']
@@ -181,11 +191,16 @@ def by_injection(t, c):
     pairs = [('self_attn.o_proj', 'self_attn.mix_back'),
              ('mlp.down_proj', 'mlp.narrow')]
     stranger('llama-gqa-tied', 'hinted', pairs)
-    t.refuses('hinted', ['has no name that is known'])
+    t.refuses('hinted', ['mix_back.weight", "', 'have no name that is known'])
     r = t.answers('hinted', 'plan', '--injection', '--injection',
                   'Block=self_attn.mix_back,mlp.narrow')
     c.check('row-parallel: model.layers.{i}.self_attn.mix_back.weight, '
             'model.layers.{i}.mlp.narrow.weight' in r.stderr, 'the hint', r)
+    pairs = [(a, b) for a, b in ODD_MODULES if b not in ('mix.o', 'think.down')]
+    stranger('llama-gqa-tied', 'hinted_odd', pairs + [
+        ('self_attn.o_proj', 'mix.collect'), ('mlp.down_proj', 'think.shrink')])
+    t.answers('hinted_odd', 'plan', '--injection in odd modules', '--injection',
+              'Petal=mix.collect,think.shrink', tps=(2,))
 
 
 def main():
