@@ -191,7 +191,8 @@ def by_injection(t, c):
     pairs = [('self_attn.o_proj', 'self_attn.mix_back'),
              ('mlp.down_proj', 'mlp.narrow')]
     stranger('llama-gqa-tied', 'hinted', pairs)
-    t.refuses('hinted', ['mix_back.weight", "', 'have no name that is known'])
+    t.refuses('hinted', ['mlp.narrow.weight", "', 'mix_back.weight" have no name '
+                         'that is known'])
     r = t.answers('hinted', 'plan', '--injection', '--injection',
                   'Block=self_attn.mix_back,mlp.narrow')
     c.check('row-parallel: model.layers.{i}.self_attn.mix_back.weight, '
