@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 from harness import (CASES, Checks, Scratch, read_tensors, relative_l2,  # noqa: E402
                      run, write_tensors)
 
-NAMES = ('mt5-silu', 't5', 't5-gated')
+NAMES = ('mt5-silu', 'mt5-tied', 't5', 't5-gated')
 BOUND = {'fp32': 2e-5, 'fp16': 6e-3, 'bf16': 4e-2, 'int8': 3e-1}
 RUNS = ([('fp32', tp) for tp in (1, 2, 3, 4, 8)] +
         [('bf16', 2), ('fp16', 2), ('int8', 1), ('int8', 3)])

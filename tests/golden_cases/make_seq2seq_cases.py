@@ -31,6 +31,10 @@ CASES = {
     "mt5-silu": ("MT5ForConditionalGeneration",
                  {**SIZES, "feed_forward_proj": "gated-silu",
                   "tie_word_embeddings": False, "num_decoder_layers": 1}),
+    # mT5 never scales its outputs, T5 does where they are tied.
+    "mt5-tied": ("MT5ForConditionalGeneration",
+                 {**SIZES, "feed_forward_proj": "gated-gelu",
+                  "num_layers": 1, "num_decoder_layers": 1}),
 }
 LENGTHS = (29, 3)
 
