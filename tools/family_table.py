@@ -118,6 +118,8 @@ def row(policy):
     whole = "" if a.get("causal", True) else "encoder; "
     if "encoder" in policy.get("towers", {}):
         whole = "encoder and decoder; "
+    if "vision" in policy.get("towers", {}):
+        whole = "encoders of texts and of images; "
     return (f"| `{policy['policy']}` | {names} | {whole}{block(a)} | "
             f"{positions(a)} | "
             f"{more} | {fixed} |")
