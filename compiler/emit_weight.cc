@@ -49,9 +49,8 @@ std::optional<std::vector<RawPiece>> MatchRaw(const Checkpoint& checkpoint,
   for (const SourcePiece& p : w.source.pieces) {
     if (p.block > 0 && w.source.interleaved) return std::nullopt;
     const TensorInfo* t = checkpoint.Find(p.tensor);
-    if (t == nullptr || p.transposed || t->storage != Storage::kPlain ||
-        t->dtype != *type || t->rotary_heads != 0 ||
-        t->transposed_from_published || t->synthetic.has_value() ||
+    if (t == nullptr || p.transposed || !t->has_raw_rows() ||
+        t->dtype != *type || t->transposed_from_published ||
         (w.type.rank() == 1 && t->shape.size() != 1)) {
       return std::nullopt;
     }

@@ -8,6 +8,9 @@
 #include "compiler/checkpoint/dequantize.h"
 #include "compiler/checkpoint/gguf_checkpoint.h"
 #include "compiler/checkpoint/hf_folder.h"
+#include "compiler/checkpoint/shard_index.h"
+#include "compiler/checkpoint/strided_rows.h"
+#include "compiler/checkpoint/torch_container.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/check.h"
 #include "schema/base/file.h"
@@ -78,6 +81,11 @@ void MakeElements(const TensorInfo& t, int64_t begin, int64_t end, float* out) {
 
 }  // namespace
 
+bool TensorInfo::has_raw_rows() const {
+  return storage == Storage::kPlain && rotary_heads == 0 && strides.empty() &&
+         unreadable.empty() && !synthetic.has_value();
+}
+
 int64_t TensorInfo::num_elements() const {
   int64_t n = 1;
   for (int64_t dim : shape) n *= dim;
@@ -92,6 +100,10 @@ int64_t TensorInfo::row_elements() const {
 
 absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
                                   int64_t end, absl::Span<float> out) const {
+  if (!t.unreadable.empty()) {
+    return absl::UnimplementedError(absl::StrCat(
+        files()[t.file].path, ": tensor ", Quoted(t.name), ": ", t.unreadable));
+  }
   if (!IsFloat(t.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat(
         files()[t.file].path, ": tensor ", Quoted(t.name), ": has type ",
@@ -113,7 +125,13 @@ absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
   const uint8_t* data =
       reinterpret_cast<const uint8_t*>(bytes.data()) + t.offset;
   bool finite = true;
-  if (t.rotary_heads == 0) {
+  if (!t.strides.empty()) {
+    float* to = out.data();
+    ForEachLine(t, data, begin, end, [&](const uint8_t* line, int64_t count) {
+      WidenToFloat(t.dtype, line, count, to);
+      to += count;
+    });
+  } else if (t.rotary_heads == 0) {
     finite =
         ReadElements(t, data, begin * width, (end - begin) * width, out.data());
   } else {
@@ -128,8 +146,7 @@ absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
 
 absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
                                       int64_t end) const {
-  if (t.storage != Storage::kPlain || t.rotary_heads != 0 ||
-      t.synthetic.has_value() || begin < 0 || end < begin || end > t.rows()) {
+  if (!t.has_raw_rows() || begin < 0 || end < begin || end > t.rows()) {
     return {};
   }
   const int64_t row_bytes = t.row_elements() * DTypeSize(t.dtype);
@@ -144,9 +161,12 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     return absl::NotFoundError(
         absl::StrCat(path,
                      ": no such file or folder; give a Hugging Face folder, a "
-                     ".safetensors file or a .gguf file"));
+                     ".safetensors, .bin, .pt or .pth file, or a .gguf file"));
   }
-  if (absl::EndsWith(path, ".safetensors")) return OpenSafetensorsFile(path);
+  if (IsWeightFile(path, WeightFiles::kSafetensors) ||
+      IsWeightFile(path, WeightFiles::kTorch)) {
+    return OpenWeightFile(path);
+  }
   if (absl::EndsWith(path, ".json")) {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
@@ -158,10 +178,11 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
       absl::StartsWith(source.bytes, kGgufMagic)) {
     return OpenGguf(std::move(source));
   }
+  if (LooksLikeTorchFile(source.bytes)) return OpenWeightFile(path);
   return absl::UnimplementedError(absl::StrCat(
       path,
       ": a kind of file that is not read; give a Hugging Face folder, a "
-      ".safetensors file or a .gguf file"));
+      ".safetensors, .bin, .pt or .pth file, or a .gguf file"));
 }
 
 }  // namespace deepslice

@@ -69,9 +69,18 @@ struct TensorInfo {
   // GGUF stores GPT-2's linear weights as [out, in] although the published
   // layout is [in, out]. `shape` and ReadRows stay as stored.
   bool transposed_from_published = false;
+  // Elements from one index of a dim to the next (PyTorch's views); 0 repeats.
+  // Empty: row-major without gaps. Otherwise kPlain, `offset` is the place of
+  // the first element and `bytes` reaches to the last one's end.
+  std::vector<int64_t> strides;
+  // Not empty: no elements can be read, and why ("is quantised; ..."). Only the
+  // name and the shape are then known.
+  std::string unreadable;
   // Set: nothing is stored, and file, offset and bytes mean nothing.
   absl::optional<SyntheticTensor> synthetic;
 
+  // Whether RawRows gives its bytes.
+  bool has_raw_rows() const;
   int64_t num_elements() const;
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   int64_t row_elements() const;  // product of all dims but the first
@@ -129,12 +138,13 @@ class Checkpoint {
 
   // Rows [begin, end) of the tensor's first dim, widened exactly to float (F64
   // is rounded to it): out holds (end - begin) * row_elements(). A scalar has
-  // one row. Integer tensors are refused. NaN and Inf pass where they are
-  // stored as such; blocks whose scales make them are DataLoss.
+  // one row. Integer and unreadable tensors are refused. NaN and Inf pass where
+  // they are stored as such; blocks whose scales make them are DataLoss.
   absl::Status ReadRows(const TensorInfo& t, int64_t begin, int64_t end,
                         absl::Span<float> out) const;
-  // The same rows as stored bytes, when storage is kPlain, rotary_heads is 0
-  // and nothing is made up: a view into the mapping. Empty otherwise.
+  // The same rows as stored bytes, when storage is kPlain, rotary_heads is 0,
+  // there are no strides and nothing is made up: a view into the mapping. Empty
+  // otherwise.
   absl::string_view RawRows(const TensorInfo& t, int64_t begin,
                             int64_t end) const;
 };
@@ -143,8 +153,8 @@ struct OpenOptions {
   bool ignore_index = false;  // read all shards present, not the index
 };
 
-// Recognises `path`: a Hugging Face folder, a .safetensors file (config.json
-// beside it) or a .gguf file. Errors name file, place, found, allowed, remedy.
+// Recognises `path`: a Hugging Face folder, a .safetensors, .bin, .pt or .pth
+// file (config.json beside it) or a .gguf file. Errors name file, place, found, allowed, remedy.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options = {});
 

@@ -17,20 +17,20 @@ constexpr absl::string_view kSaveAgain =
     "load it with torch and save it with safetensors.torch.save_file";
 
 constexpr Kind kKinds[] = {
-    {"PK\x03\x04", "a PyTorch zip (.pt, .bin)", "", kSaveAgain},
+    {"PK\x03\x04", "a PyTorch zip (.pt, .bin)", "PyTorch", kSaveAgain},
     {"PK\x05\x06", "an empty zip", "", "download it again"},
     // Protocol and first opcode: two bytes alone may be a header length.
-    {"\x80\x02\x8a\x0a", "a Python pickle (.pt, .bin)", "", kSaveAgain},
-    {"\x80\x02}", "a Python pickle (.pt, .bin)", "", kSaveAgain},
+    {"\x80\x02\x8a\x0a", "a Python pickle (.pt, .bin)", "PyTorch", kSaveAgain},
+    {"\x80\x02}", "a Python pickle (.pt, .bin)", "PyTorch", kSaveAgain},
     {"\x80\x02"
      "c",
-     "a Python pickle (.pt, .bin)", "", kSaveAgain},
-    {"\x80\x03}", "a Python pickle (.pt, .bin)", "", kSaveAgain},
+     "a Python pickle (.pt, .bin)", "PyTorch", kSaveAgain},
+    {"\x80\x03}", "a Python pickle (.pt, .bin)", "PyTorch", kSaveAgain},
     {"\x80\x03"
      "c",
-     "a Python pickle (.pt, .bin)", "", kSaveAgain},
-    {"\x80\x04\x95", "a Python pickle (.pt, .bin)", "", kSaveAgain},
-    {"\x80\x05\x95", "a Python pickle (.pt, .bin)", "", kSaveAgain},
+     "a Python pickle (.pt, .bin)", "PyTorch", kSaveAgain},
+    {"\x80\x04\x95", "a Python pickle (.pt, .bin)", "PyTorch", kSaveAgain},
+    {"\x80\x05\x95", "a Python pickle (.pt, .bin)", "PyTorch", kSaveAgain},
     {"GGUF", "a GGUF file", "GGUF", "rename it to end in .gguf"},
     {"\x89HDF\r\n", "an HDF5 file (Keras)", "",
      "use the PyTorch weights of the model"},

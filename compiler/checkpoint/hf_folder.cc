@@ -17,110 +17,125 @@
 namespace deepslice {
 namespace {
 
-constexpr absl::string_view kSingle = "model.safetensors";
-constexpr absl::string_view kIndex = "model.safetensors.index.json";
+// The files of one kind in a folder, by the names that transformers gives.
+struct Family {
+  WeightFiles kind;
+  absl::string_view single, index;  // names
+  std::vector<std::string> files = {};
+  bool has_single = false, has_index = false;
 
-// What the folder holds, by kind.
-struct Contents {
-  std::vector<std::string> safetensors;
-  std::vector<std::string> pickles;
-  std::vector<std::string> gguf;
-  bool single = false;
-  bool index = false;
+  bool is_there(const OpenOptions& options) const {
+    return has_single || has_index || (options.ignore_index && !files.empty());
+  }
 };
+
+struct Contents {
+  Family safetensors{WeightFiles::kSafetensors, "model.safetensors",
+                     "model.safetensors.index.json"};
+  Family torch{WeightFiles::kTorch, "pytorch_model.bin",
+               "pytorch_model.bin.index.json"};
+  std::vector<std::string> gguf;
+};
+
+void Note(const std::string& name, Family* family) {
+  if (name == family->index) family->has_index = true;
+  if (!IsWeightFile(name, family->kind)) return;
+  // training_args.bin and the like are no weights.
+  if (family->kind == WeightFiles::kTorch &&
+      !absl::StrContains(name, "model") &&
+      !absl::StartsWith(name, "consolidated")) {
+    return;
+  }
+  family->files.push_back(name);
+  if (name == family->single) family->has_single = true;
+}
 
 absl::StatusOr<Contents> Look(const std::string& folder) {
   DS_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                       ListDirectory(folder));
   Contents out;
   for (const std::string& name : names) {
-    if (absl::EndsWith(name, ".safetensors")) {
-      out.safetensors.push_back(name);
-      out.single = out.single || name == kSingle;
-    } else if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".pt") ||
-               absl::EndsWith(name, ".pth")) {
-      // training_args.bin and the like are no weights.
-      if (absl::StrContains(name, "model") ||
-          absl::StartsWith(name, "consolidated")) {
-        out.pickles.push_back(name);
-      }
-    } else if (absl::EndsWith(name, ".gguf")) {
-      out.gguf.push_back(name);
-    } else if (name == kIndex) {
-      out.index = true;
-    }
+    Note(name, &out.safetensors);
+    Note(name, &out.torch);
+    if (absl::EndsWith(name, ".gguf")) out.gguf.push_back(name);
   }
   return out;
 }
 
 absl::Status NoWeights(const std::string& folder, const Contents& contents) {
-  if (!contents.pickles.empty()) {
-    return absl::UnimplementedError(absl::StrCat(
-        folder, ": the weights are pickles (", ShortList(contents.pickles),
-        "); safetensors is read: load the model with transformers and save it "
-        "with save_pretrained(..., safe_serialization=True)"));
-  }
-  if (!contents.safetensors.empty()) {
+  for (const Family* family : {&contents.safetensors, &contents.torch}) {
+    if (family->files.empty()) continue;
     return absl::NotFoundError(absl::StrCat(
-        folder, ": neither ", kSingle, " nor ", kIndex, " is there, but ",
-        ShortList(contents.safetensors),
+        folder, ": neither ", family->single, " nor ", family->index,
+        " is there, but ", ShortList(family->files),
         "; name the file that is the model, or read all of them with "
         "--ignore-index"));
   }
   if (!contents.gguf.empty()) {
-    return absl::NotFoundError(absl::StrCat(folder, ": no ", kSingle, ", but ",
-                                            ShortList(contents.gguf),
-                                            "; give that file's own path"));
+    return absl::NotFoundError(
+        absl::StrCat(folder, ": no ", contents.safetensors.single, ", but ",
+                     ShortList(contents.gguf), "; give that file's own path"));
   }
   return absl::NotFoundError(absl::StrCat(
-      folder, ": no weights; a folder needs ", kSingle, " or ", kIndex));
+      folder, ": no weights; a folder needs ", contents.safetensors.single,
+      " or ", contents.safetensors.index));
 }
 
-// One note for the .safetensors files that were not read.
-void NoteStrays(const std::string& folder, const Contents& contents,
+std::string Ignored(const std::vector<std::string>& names) {
+  return absl::StrCat(ShortList(names),
+                      names.size() == 1 ? " is ignored: " : " are ignored: ");
+}
+
+// One note for the files of the family that were not read.
+void NoteStrays(const std::string& folder, const Family& family,
                 CheckpointParts* parts) {
   std::vector<std::string> strays;
-  for (const std::string& name : contents.safetensors) {
+  for (const std::string& name : family.files) {
     const std::string path = JoinPath(folder, name);
     if (std::none_of(parts->sources.begin(), parts->sources.end(),
                      [&](const SourceBytes& s) { return s.path == path; })) {
       strays.push_back(name);
     }
   }
-  if (!strays.empty()) {
-    parts->notes.push_back(absl::StrCat(
-        folder, ": ", ShortList(strays),
-        strays.size() == 1 ? " is ignored: it is" : " are ignored: they are",
-        " no part of the model"));
+  if (strays.empty()) return;
+  parts->notes.push_back(absl::StrCat(folder, ": ", Ignored(strays),
+                                      strays.size() == 1 ? "it is" : "they are",
+                                      " no part of the model"));
+}
+
+// The files that --ignore-index reads.
+std::vector<std::string> AllOf(const Family& family) {
+  if (family.kind == WeightFiles::kSafetensors) return family.files;
+  // Not adapters, optimizers and what else lies beside PyTorch's weights.
+  std::vector<std::string> out;
+  for (const std::string& name : family.files) {
+    if (absl::StartsWith(name, "pytorch_model")) out.push_back(name);
   }
+  return out.empty() ? family.files : out;
 }
 
 absl::Status ReadWeights(const std::string& folder, const OpenOptions& options,
-                         const Contents& contents, CheckpointParts* parts) {
-  const std::string index_path = JoinPath(folder, kIndex);
-  if (options.ignore_index && !contents.safetensors.empty()) {
-    return ReadAllShards(folder, contents.safetensors, parts);
+                         const Family& family, CheckpointParts* parts) {
+  const std::string index_path = JoinPath(folder, family.index);
+  if (options.ignore_index && !family.files.empty()) {
+    return ReadAllShards(folder, AllOf(family), parts);
   }
-  if (contents.index) {
+  if (family.has_index) {
     DS_ASSIGN_OR_RETURN(const std::string text,
                         ReadFile(index_path, limits::kJsonFileBytes));
-    auto index = ReadShardIndex(text, index_path);
+    auto index = ReadShardIndex(text, index_path, family.kind);
     const bool names_single =
         index.ok() &&
         std::binary_search(index->shards.begin(), index->shards.end(),
-                           std::string(kSingle));
-    if (!contents.single || names_single) {
+                           std::string(family.single));
+    if (!family.has_single || names_single) {
       if (!index.ok()) return index.status();
-      return ReadIndexedShards(folder, index_path, *index, contents.safetensors,
-                               parts);
+      return ReadIndexedShards(folder, index_path, *index, family.files, parts);
     }
-    parts->notes.push_back(absl::StrCat(index_path, " is ignored: ", kSingle,
-                                        " is the whole model"));
+    parts->notes.push_back(absl::StrCat(
+        index_path, " is ignored: ", family.single, " is the whole model"));
   }
-  if (contents.single) {
-    return ReadAllShards(folder, {std::string(kSingle)}, parts);
-  }
-  return NoWeights(folder, contents);
+  return ReadAllShards(folder, {std::string(family.single)}, parts);
 }
 
 }  // namespace
@@ -128,23 +143,25 @@ absl::Status ReadWeights(const std::string& folder, const OpenOptions& options,
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenHfFolder(
     const std::string& folder, const OpenOptions& options) {
   DS_ASSIGN_OR_RETURN(const Contents contents, Look(folder));
-  CheckpointParts parts;
-  if (contents.safetensors.empty() && !contents.index) {
+  const bool safetensors = contents.safetensors.is_there(options);
+  if (!safetensors && !contents.torch.is_there(options)) {
     return NoWeights(folder, contents);
   }
+  const Family& family = safetensors ? contents.safetensors : contents.torch;
+  const Family& other = safetensors ? contents.torch : contents.safetensors;
+  CheckpointParts parts;
   DS_RETURN_IF_ERROR(ReadSideFiles(folder, &parts));
-  DS_RETURN_IF_ERROR(ReadWeights(folder, options, contents, &parts));
-  NoteStrays(folder, contents, &parts);
-  if (!contents.pickles.empty()) {
-    parts.notes.push_back(
-        absl::StrCat(folder, ": ", ShortList(contents.pickles),
-                     contents.pickles.size() == 1 ? " is" : " are",
-                     " ignored: the safetensors files are read"));
+  DS_RETURN_IF_ERROR(ReadWeights(folder, options, family, &parts));
+  NoteStrays(folder, family, &parts);
+  if (!other.files.empty()) {
+    parts.notes.push_back(absl::StrCat(
+        folder, ": ", Ignored(other.files), "the ",
+        safetensors ? "safetensors" : "PyTorch", " files are read"));
   }
   return MakeCheckpoint(std::move(parts));
 }
 
-absl::StatusOr<std::unique_ptr<Checkpoint>> OpenSafetensorsFile(
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenWeightFile(
     const std::string& path) {
   const auto number = ParseShardNumber(Basename(path));
   if (number.has_value() && number->parts > 1) {

@@ -18,23 +18,36 @@
 namespace deepslice {
 namespace {
 
-constexpr absl::string_view kSuffix = ".safetensors";
+constexpr absl::string_view kSafetensors = ".safetensors";
+constexpr absl::string_view kTorch[] = {".bin", ".pt", ".pth"};
 
-absl::Status CheckShardName(absl::string_view tensor, absl::string_view shard) {
+// The ending of a file with weights; "" when it is none.
+absl::string_view EndingOf(absl::string_view name) {
+  if (absl::EndsWith(name, kSafetensors)) return kSafetensors;
+  for (const absl::string_view ending : kTorch) {
+    if (absl::EndsWith(name, ending)) return ending;
+  }
+  return "";
+}
+
+absl::Status CheckShardName(absl::string_view tensor, absl::string_view shard,
+                            WeightFiles kind) {
   if (!IsSafeRelativePath(shard)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor ", Quoted(tensor), ": shard ", Quoted(shard),
         " is no path inside the folder; must be relative, without '..'"));
   }
-  if (!absl::EndsWith(shard, kSuffix)) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(tensor),
-                                                   ": shard ", Quoted(shard),
-                                                   " is no .safetensors file"));
+  if (!IsWeightFile(shard, kind)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", Quoted(tensor), ": shard ", Quoted(shard),
+        kind == WeightFiles::kSafetensors ? " is no .safetensors file"
+                                          : " is no .bin, .pt or .pth file"));
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadWeightMap(JsonScanner& scanner, ShardIndex* index) {
+absl::Status ReadWeightMap(JsonScanner& scanner, WeightFiles kind,
+                           ShardIndex* index) {
   if (scanner.Peek() != '{') {
     return scanner.Error(
         absl::StrCat("found ", scanner.Describe(), "; must be an object"));
@@ -46,7 +59,7 @@ absl::Status ReadWeightMap(JsonScanner& scanner, ShardIndex* index) {
                                         "; must be a file name"));
     }
     DS_ASSIGN_OR_RETURN(std::string shard, scanner.String());
-    DS_RETURN_IF_ERROR(CheckShardName(tensor, shard));
+    DS_RETURN_IF_ERROR(CheckShardName(tensor, shard, kind));
     index->weight_map.emplace_back(tensor, std::move(shard));
     return absl::OkStatus();
   });
@@ -62,7 +75,7 @@ absl::Status ReadTotalSize(JsonScanner& scanner, ShardIndex* index) {
   });
 }
 
-absl::StatusOr<ShardIndex> Read(absl::string_view text) {
+absl::StatusOr<ShardIndex> Read(absl::string_view text, WeightFiles kind) {
   if (const size_t bad = FindBadUtf8(text); bad != absl::string_view::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("byte ", bad, " is not UTF-8"));
@@ -76,7 +89,7 @@ absl::StatusOr<ShardIndex> Read(absl::string_view text) {
         if (key != "weight_map") return scanner.Skip();
         if (has_map) return scanner.Error("duplicate key \"weight_map\"");
         has_map = true;
-        return Annotate(ReadWeightMap(scanner, &index), "weight_map");
+        return Annotate(ReadWeightMap(scanner, kind, &index), "weight_map");
       }));
   DS_RETURN_IF_ERROR(scanner.End());
   if (index.weight_map.empty()) {
@@ -89,10 +102,17 @@ absl::StatusOr<ShardIndex> Read(absl::string_view text) {
 
 }  // namespace
 
+bool IsWeightFile(absl::string_view name, WeightFiles kind) {
+  const absl::string_view ending = EndingOf(name);
+  return !ending.empty() &&
+         (ending == kSafetensors) == (kind == WeightFiles::kSafetensors);
+}
+
 absl::StatusOr<ShardIndex> ReadShardIndex(absl::string_view text,
-                                          const std::string& path) {
+                                          const std::string& path,
+                                          WeightFiles kind) {
   DS_RETURN_IF_ERROR(RefuseLfsPointer(text, path));
-  auto index = Read(text);
+  auto index = Read(text, kind);
   if (!index.ok()) return Annotate(index.status(), path);
   std::sort(index->weight_map.begin(), index->weight_map.end());
   std::set<std::string> shards;
@@ -114,8 +134,9 @@ absl::StatusOr<ShardIndex> ReadShardIndex(absl::string_view text,
 }
 
 std::optional<ShardNumber> ParseShardNumber(absl::string_view name) {
-  if (!absl::EndsWith(name, kSuffix)) return std::nullopt;
-  const absl::string_view stem = name.substr(0, name.size() - kSuffix.size());
+  const absl::string_view ending = EndingOf(name);
+  if (ending.empty()) return std::nullopt;
+  const absl::string_view stem = name.substr(0, name.size() - ending.size());
   const size_t of = stem.rfind("-of-");
   if (of == absl::string_view::npos) return std::nullopt;
   const size_t dash = stem.substr(0, of).rfind('-');
@@ -131,6 +152,7 @@ std::optional<ShardNumber> ParseShardNumber(absl::string_view name) {
     return std::nullopt;
   }
   out.family = absl::StrCat(stem.substr(0, dash + 1), "*", stem.substr(of));
+  out.ending = std::string(ending);
   return out;
 }
 
@@ -145,8 +167,8 @@ std::string FindMissingPart(const std::vector<std::string>& names) {
     const auto number = ParseShardNumber(name);
     if (!number.has_value()) continue;
     const size_t digits =
-        name.size() + 1 - number->family.size() - kSuffix.size();
-    Family& f = families[number->family];
+        name.size() + 1 - number->family.size() - number->ending.size();
+    Family& f = families[number->family + number->ending];
     f.seen.insert(number->part);
     f.parts = number->parts;
     f.digits = digits;
@@ -160,7 +182,7 @@ std::string FindMissingPart(const std::vector<std::string>& names) {
       const size_t star = name.rfind("*-of-");
       return absl::StrCat(name.substr(0, star),
                           absl::StrFormat("%0*d", family.digits, part),
-                          name.substr(star + 1), kSuffix);
+                          name.substr(star + 1));
     }
   }
   return "";

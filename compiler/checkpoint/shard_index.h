@@ -1,4 +1,5 @@
-// model.safetensors.index.json: which shard holds which tensor.
+// model.safetensors.index.json and pytorch_model.bin.index.json: which shard
+// holds which tensor.
 #ifndef DEEPSLICE_COMPILER_CHECKPOINT_SHARD_INDEX_H_
 #define DEEPSLICE_COMPILER_CHECKPOINT_SHARD_INDEX_H_
 
@@ -13,6 +14,12 @@
 
 namespace deepslice {
 
+// What the files of a model are.
+enum class WeightFiles { kSafetensors, kTorch };
+
+// Whether a name ends as such files do: .safetensors; .bin, .pt or .pth.
+bool IsWeightFile(absl::string_view name, WeightFiles kind);
+
 struct ShardIndex {
   // Tensor name and shard file name, sorted by tensor; names unique.
   std::vector<std::pair<std::string, std::string>> weight_map;
@@ -22,13 +29,15 @@ struct ShardIndex {
 };
 
 // Reads the text of an index; `path` is its name in errors. Every shard name is
-// a relative path that stays in the folder and ends in .safetensors.
-absl::StatusOr<ShardIndex> ReadShardIndex(absl::string_view text,
-                                          const std::string& path);
+// a relative path that stays in the folder and ends as files of that kind do.
+absl::StatusOr<ShardIndex> ReadShardIndex(
+    absl::string_view text, const std::string& path,
+    WeightFiles kind = WeightFiles::kSafetensors);
 
-// A name like model-00002-of-00005.safetensors.
+// A name like model-00002-of-00005.safetensors, or with an ending of PyTorch's.
 struct ShardNumber {
   std::string family;  // "model-*-of-00005"
+  std::string ending;  // ".safetensors"
   int64_t part = 0;
   int64_t parts = 0;
 };

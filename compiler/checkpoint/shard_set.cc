@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/checkpoint/safetensors.h"
+#include "compiler/checkpoint/strided_rows.h"
+#include "compiler/checkpoint/torch_weights.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/file.h"
 #include "schema/base/limits.h"
@@ -17,6 +20,21 @@ namespace {
 // Places of a tensor: indexes into parts->tensors, in file order.
 using Places = absl::flat_hash_map<std::string, std::vector<size_t>>;
 
+// The tensors of a file, of the kind that its name says: one without an ending
+// of its own is PyTorch's.
+absl::StatusOr<std::vector<TensorInfo>> ReadTensors(
+    const SourceBytes& source, std::vector<std::string>* notes) {
+  if (!IsWeightFile(source.path, WeightFiles::kSafetensors)) {
+    DS_ASSIGN_OR_RETURN(TorchWeights weights,
+                        ReadTorchWeights(source.bytes, source.path));
+    notes->insert(notes->end(), weights.notes.begin(), weights.notes.end());
+    return std::move(weights.tensors);
+  }
+  DS_ASSIGN_OR_RETURN(SafetensorsHeader header,
+                      ReadSafetensorsHeader(source.bytes, source.path));
+  return std::move(header.tensors);
+}
+
 // Maps the files and appends all their tensors, doubles included.
 absl::StatusOr<Places> ReadShards(const std::string& folder,
                                   const std::vector<std::string>& names,
@@ -24,15 +42,15 @@ absl::StatusOr<Places> ReadShards(const std::string& folder,
   Places places;
   for (const std::string& name : names) {
     DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(JoinPath(folder, name)));
-    DS_ASSIGN_OR_RETURN(SafetensorsHeader header,
-                        ReadSafetensorsHeader(source.bytes, source.path));
-    if (static_cast<int64_t>(parts->tensors.size() + header.tensors.size()) >
+    DS_ASSIGN_OR_RETURN(std::vector<TensorInfo> tensors,
+                        ReadTensors(source, &parts->notes));
+    if (static_cast<int64_t>(parts->tensors.size() + tensors.size()) >
         limits::kTensorsPerCheckpoint) {
       return absl::ResourceExhaustedError(
           absl::StrCat(source.path, ": together the shards hold more than ",
                        limits::kTensorsPerCheckpoint, " tensors"));
     }
-    for (TensorInfo& t : header.tensors) {
+    for (TensorInfo& t : tensors) {
       t.file = static_cast<int>(parts->sources.size());
       places[t.name].push_back(parts->tensors.size());
       parts->tensors.push_back(std::move(t));
@@ -44,6 +62,47 @@ absl::StatusOr<Places> ReadShards(const std::string& folder,
 
 absl::string_view BytesOf(const CheckpointParts& parts, const TensorInfo& t) {
   return parts.sources[t.file].bytes.substr(t.offset, t.bytes);
+}
+
+// The elements' bytes in the order of the dims, in `copy` when they have to be
+// gathered.
+absl::string_view ElementsOf(const CheckpointParts& parts, const TensorInfo& t,
+                             std::string* copy) {
+  const absl::string_view bytes = BytesOf(parts, t);
+  if (t.strides.empty()) return bytes;
+  const int64_t size = DTypeSize(t.dtype);
+  copy->reserve(t.num_elements() * size);
+  ForEachLine(t, reinterpret_cast<const uint8_t*>(bytes.data()), 0, t.rows(),
+              [&](const uint8_t* line, int64_t count) {
+                copy->append(reinterpret_cast<const char*>(line), count * size);
+              });
+  return *copy;
+}
+
+bool AreEqual(const CheckpointParts& parts, const TensorInfo& a,
+              const TensorInfo& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape ||
+      a.unreadable != b.unreadable) {
+    return false;
+  }
+  std::string copy_a, copy_b;
+  return ElementsOf(parts, a, &copy_a) == ElementsOf(parts, b, &copy_b);
+}
+
+// Bytes of all tensors as `total_size` counts them: each, or those that share
+// theirs once.
+struct TotalBytes {
+  uint64_t all = 0, shared_once = 0;
+};
+TotalBytes CountBytes(const std::vector<TensorInfo>& tensors) {
+  TotalBytes out;
+  absl::flat_hash_set<std::pair<int, uint64_t>> seen;
+  for (const TensorInfo& t : tensors) {
+    const uint64_t bytes = t.num_elements() * DTypeSize(t.dtype);
+    out.all += bytes;
+    if (seen.emplace(t.file, t.offset).second) out.shared_once += bytes;
+  }
+  return out;
 }
 
 // Keeps one tensor of each name (the first place, or the one `kept` names) and
@@ -66,8 +125,7 @@ absl::Status DropDoubles(const std::string& folder, const Places& places,
     for (size_t other : where) {
       if (other == keep) continue;
       const TensorInfo& b = parts->tensors[other];
-      if (a.dtype != b.dtype || a.shape != b.shape ||
-          BytesOf(*parts, a) != BytesOf(*parts, b)) {
+      if (!AreEqual(*parts, a, b)) {
         const size_t first = std::min(keep, other);
         const size_t second = std::max(keep, other);
         return absl::InvalidArgumentError(absl::StrCat(
@@ -185,9 +243,8 @@ absl::Status ReadIndexedShards(const std::string& folder,
     }
     kept[tensor] = *place;
   }
-  uint64_t total = 0;
+  const TotalBytes total = CountBytes(parts->tensors);
   for (const TensorInfo& t : parts->tensors) {
-    total += t.bytes;
     if (!kept.contains(t.name)) {
       return absl::InvalidArgumentError(absl::StrCat(
           parts->sources[t.file].path, ": tensor ", Quoted(t.name),
@@ -198,10 +255,11 @@ absl::Status ReadIndexedShards(const std::string& folder,
   }
   DS_RETURN_IF_ERROR(DropDoubles(folder, places, kept, parts));
   if (index.total_size.has_value() &&
-      *index.total_size != static_cast<double>(total)) {
+      *index.total_size != static_cast<double>(total.all) &&
+      *index.total_size != static_cast<double>(total.shared_once)) {
     parts->notes.push_back(absl::StrFormat(
         "%s: metadata: total_size is %.0f, the tensors have %d bytes",
-        index_path, *index.total_size, total));
+        index_path, *index.total_size, total.all));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Several safetensors files as one set of tensors, with or without an index
-// that says which file holds which tensor.
+// Several files of safetensors or of torch.save as one set of tensors, with or
+// without an index that says which file holds which tensor.
 #ifndef DEEPSLICE_COMPILER_CHECKPOINT_SHARD_SET_H_
 #define DEEPSLICE_COMPILER_CHECKPOINT_SHARD_SET_H_
 
@@ -18,7 +18,7 @@ namespace deepslice {
 
 // The files of the index, which must agree with it: every shard present, every
 // tensor in the shard the index names, no tensor that it leaves out.
-// `present`: the .safetensors files of the folder, for hints.
+// `present`: the files of that kind in the folder, for hints.
 absl::Status ReadIndexedShards(const std::string& folder,
                                const std::string& index_path,
                                const ShardIndex& index,

@@ -11,10 +11,12 @@
 #include "absl/strings/str_format.h"
 #include "compiler/checkpoint/gguf.h"
 #include "compiler/checkpoint/gguf_checkpoint.h"
+#include "compiler/checkpoint/pickle.h"
 #include "compiler/checkpoint/safetensors.h"
 #include "compiler/checkpoint/shard_index.h"
 #include "compiler/checkpoint/side_files.h"
 #include "compiler/checkpoint/test_files.h"
+#include "compiler/checkpoint/zip_archive.h"
 #include "gtest/gtest.h"
 #include "ir/parser.h"
 #include "schema/base/file.h"
@@ -86,6 +88,12 @@ absl::Status WithFile(
 absl::Status Nested(int64_t depth) {
   return json::Parse(std::string(depth, '[') + std::string(depth, ']'))
       .status();
+}
+
+absl::Status Pickled(absl::string_view bytes) {
+  pickle::Heap heap;
+  pickle::Budget budget;
+  return pickle::ReadPickle(bytes, 0, heap, budget).status();
 }
 
 absl::Status Index(int64_t shards) {
@@ -196,6 +204,40 @@ std::vector<Edge> FileEdges() {
          return Gguf(b.U32("general.alignment", n));
        },
        kOk | kPowerOfTwo},
+      {"ZipEntries",
+       [](int64_t n) {
+         // A zip64 record, its locator and the record of the end.
+         const std::string count = Bytes<uint64_t>(n);
+         return ReadZip(
+                    absl::StrCat("PK\x06\x06", std::string(20, '\0'), count,
+                                 count, std::string(16, '\0'), "PK\x06\x07",
+                                 std::string(12, '\0'), Bytes<uint32_t>(1),
+                                 "PK\x05\x06", Bytes<uint32_t>(0),
+                                 Bytes<uint32_t>(0xffffffff),
+                                 Bytes<uint64_t>(0), Bytes<uint16_t>(0)),
+                    "m.pt")
+             .status();
+       }},
+      {"PickleOps",
+       [](int64_t n) { return Pickled(std::string(n - 1, '(') + "."); }},
+      {"PickleMemo",
+       [](int64_t n) {
+         return Pickled(absl::StrCat("N", std::string(n, '\x94'), "."));
+       },
+       kOk},
+      {"PickleDepth",
+       [](int64_t n) {
+         return Pickled(absl::StrCat("N", std::string(n, '\x85'), "."));
+       },
+       kOk},
+      {"PickleTextBytes",
+       [](int64_t n) {
+         Zeros file(static_cast<size_t>(n) + 10);
+         file.Write(0, absl::StrCat("\x8e", Bytes<uint64_t>(n)));
+         file.Write(static_cast<size_t>(n) + 9, ".");
+         return Pickled(file.view());
+       },
+       kOk},
       {"IrTextBytes",
        [](int64_t n) { return ParseGraph(Zeros(n).view(), "g.ir").status(); }},
   };
