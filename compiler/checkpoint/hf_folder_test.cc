@@ -210,7 +210,7 @@ TEST_F(HfFolder, NoWeightsNamesWhatIsThereInstead) {
   folder_.Write("m.gguf", "");
   DS_EXPECT_ERROR(Open(), kNotFound, "give that file's own path");
   folder_.Write("pytorch_model.bin", "");
-  DS_EXPECT_ERROR(Open(), kUnimplemented, "safe_serialization=True");
+  DS_EXPECT_ERROR(Open(), kInvalidArgument, "pytorch_model.bin: start of file");
   unlink(folder_.Path("pytorch_model.bin").c_str());
   folder_.Write("other.safetensors", "");
   DS_EXPECT_ERROR(Open(), kNotFound, "name the file that is the model");
@@ -244,8 +244,8 @@ TEST_F(HfFolder, ChatTemplateComesFromFileThenStringThenDefaultOfAList) {
   const auto named = (*Open())->chat_templates();
   EXPECT_EQ(named.text, "D");
   ASSERT_EQ(named.named.size(), 1u);
-  EXPECT_EQ(named.named[0], std::make_pair(std::string("tool_use"),
-                                           std::string("T")));
+  EXPECT_EQ(named.named[0],
+            std::make_pair(std::string("tool_use"), std::string("T")));
   folder_.Write("tokenizer_config.json",
                 R"({"chat_template":[{"name":"rag","template":"R"}]})");
   DS_ASSERT_OK_AND_ASSIGN(const auto none, Open());
@@ -297,8 +297,10 @@ TEST(ShardIndex, ReadsNumbersOfShardNames) {
   ASSERT_TRUE(n.has_value());
   EXPECT_EQ(n->part, 2);
   EXPECT_EQ(n->parts, 5);
+  EXPECT_EQ(ParseShardNumber("pytorch_model-00001-of-00002.bin")->family,
+            "pytorch_model-*-of-00002");
   for (const char* bad :
-       {"model.safetensors", "model-1-of-2.bin", "model-x-of-2.safetensors",
+       {"model.safetensors", "model-1-of-2.onnx", "model-x-of-2.safetensors",
         "1-of-2.safetensors", "model-+1-of-2.safetensors",
         "model-1-of-99999999999999999999.safetensors"}) {
     EXPECT_FALSE(ParseShardNumber(bad).has_value()) << bad;
@@ -314,6 +316,10 @@ TEST(ShardIndex, FindsTheFirstMissingPart) {
       << "some writers count from 0";
   EXPECT_EQ(FindMissingPart({"m-1-of-9223372036854775807.safetensors"}),
             "m-2-of-9223372036854775807.safetensors");
+  // A model may be there in both formats.
+  EXPECT_EQ(FindMissingPart({"m-1-of-2.safetensors", "m-2-of-2.safetensors",
+                             "m-1-of-2.bin"}),
+            "m-2-of-2.bin");
 }
 
 TEST(ShardIndex, RefusesBrokenText) {
@@ -332,6 +338,9 @@ TEST(ShardIndex, RefusesBrokenText) {
                   kInvalidArgument, "is no path inside the folder");
   DS_EXPECT_ERROR(read("{\"weight_map\":{\"a\":\"x.bin\"}}"), kInvalidArgument,
                   "is no .safetensors file");
+  DS_EXPECT_ERROR(ReadShardIndex("{\"weight_map\":{\"a\":\"x.safetensors\"}}",
+                                 "i.json", WeightFiles::kTorch),
+                  kInvalidArgument, "is no .bin, .pt or .pth file");
   DS_EXPECT_ERROR(read("{\"weight_map\":{\"a\":\"x.safetensors\","
                        "\"a\":\"y.safetensors\"}}"),
                   kInvalidArgument, "duplicate tensor name \"a\"");

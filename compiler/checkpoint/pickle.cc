@@ -10,6 +10,7 @@
 #include "compiler/checkpoint/pickle_names.h"
 #include "compiler/checkpoint/pickle_opcodes.h"
 #include "compiler/checkpoint/pickle_operands.h"
+#include "compiler/checkpoint/pickle_scalars.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/status_macros.h"
 
@@ -153,96 +154,9 @@ class Machine {
         return absl::InvalidArgumentError(
             "refers to what is not in the file, as torch.save never does");
       default: {
-        DS_ASSIGN_OR_RETURN(Value * v, Scalar(op));
+        DS_ASSIGN_OR_RETURN(Value * v, ReadScalar(op, cursor_, heap_));
+        if (MayHoldPickles(op)) result_.blobs.push_back(v->bytes());
         return Push(v);
-      }
-    }
-  }
-
-  absl::StatusOr<Value*> Scalar(Op op) {
-    switch (op) {
-      case Op::kNONE:
-        return heap_.None();
-      case Op::kNEWTRUE:
-        return heap_.Bool(true);
-      case Op::kNEWFALSE:
-        return heap_.Bool(false);
-      case Op::kBININT: {
-        DS_ASSIGN_OR_RETURN(const int32_t v, cursor_.Number<int32_t>());
-        return heap_.Int(v);
-      }
-      case Op::kBININT1: {
-        DS_ASSIGN_OR_RETURN(const uint8_t v, cursor_.Number<uint8_t>());
-        return heap_.Int(v);
-      }
-      case Op::kBININT2: {
-        DS_ASSIGN_OR_RETURN(const uint16_t v, cursor_.Number<uint16_t>());
-        return heap_.Int(v);
-      }
-      case Op::kLONG1: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint8_t>());
-        return LongOfBytes(heap_, bytes);
-      }
-      case Op::kLONG4: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<int32_t>());
-        return LongOfBytes(heap_, bytes);
-      }
-      case Op::kBINFLOAT: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Take(8));
-        return FloatOfBytes(heap_, bytes);
-      }
-      case Op::kINT: {
-        DS_ASSIGN_OR_RETURN(const auto line, cursor_.Line());
-        return IntOfLine(heap_, line);
-      }
-      case Op::kLONG: {
-        DS_ASSIGN_OR_RETURN(const auto line, cursor_.Line());
-        return LongOfLine(heap_, line);
-      }
-      case Op::kFLOAT: {
-        DS_ASSIGN_OR_RETURN(const auto line, cursor_.Line());
-        return FloatOfLine(heap_, line);
-      }
-      case Op::kSTRING: {
-        DS_ASSIGN_OR_RETURN(const auto line, cursor_.Line());
-        DS_ASSIGN_OR_RETURN(Value * v, StringOfLine(heap_, line));
-        return Blob(v);
-      }
-      case Op::kUNICODE: {
-        DS_ASSIGN_OR_RETURN(const auto line, cursor_.Line());
-        return UnicodeOfLine(heap_, line);
-      }
-      case Op::kSHORT_BINUNICODE: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint8_t>());
-        return TextOfBytes(heap_, bytes);
-      }
-      case Op::kBINUNICODE: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint32_t>());
-        return TextOfBytes(heap_, bytes);
-      }
-      case Op::kBINUNICODE8: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint64_t>());
-        return TextOfBytes(heap_, bytes);
-      }
-      case Op::kSHORT_BINSTRING: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint8_t>());
-        return Blob(StringOfBytes(heap_, bytes));
-      }
-      case Op::kBINSTRING: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<int32_t>());
-        return Blob(StringOfBytes(heap_, bytes));
-      }
-      case Op::kSHORT_BINBYTES: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint8_t>());
-        return Blob(heap_.Text(Kind::kBytes, bytes));
-      }
-      case Op::kBINBYTES: {
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint32_t>());
-        return Blob(heap_.Text(Kind::kBytes, bytes));
-      }
-      default: {  // BINBYTES8, BYTEARRAY8
-        DS_ASSIGN_OR_RETURN(const auto bytes, cursor_.Counted<uint64_t>());
-        return Blob(heap_.Text(Kind::kBytes, bytes));
       }
     }
   }
@@ -432,7 +346,8 @@ class Machine {
       return Wrong("arguments: must be a tuple", args);
     }
     DS_ASSIGN_OR_RETURN(Value * v, Call(heap_, callee, args));
-    return Push(v->kind() == Kind::kBytes ? Blob(v) : v);
+    if (v->kind() == Kind::kBytes) result_.blobs.push_back(v->bytes());
+    return Push(v);
   }
 
   absl::Status Build(Value* object, const Value* state) {
@@ -467,11 +382,6 @@ class Machine {
         what,
         "; a checkpoint that runs code is refused: do not load it with "
         "torch either"));
-  }
-
-  Value* Blob(Value* v) {
-    result_.blobs.push_back(v->bytes());
-    return v;
   }
 
   absl::Status CheckDepth(const Value* v) const {

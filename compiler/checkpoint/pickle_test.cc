@@ -75,7 +75,7 @@ TEST(Pickle, ReadsScalarsOfEveryProtocol) {
             Kind::kText);
   EXPECT_EQ(kind(S("C\x01\xff")), Kind::kBytes);
   DS_EXPECT_ERROR(Status(S("X\x01\x00\x00\x00\xff.")), kInvalidArgument,
-                  "byte 0: BINUNICODE: found \"\\xff\"; text must be UTF-8");
+                  "byte 0: BINUNICODE: found \"\\377\"; text must be UTF-8");
 }
 
 TEST(Pickle, ReadsContainersAndKeepsTheLastOfEqualKeys) {

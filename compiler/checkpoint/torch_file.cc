@@ -150,12 +150,19 @@ absl::Status Place(const TorchContainer& container, const Value& tensor,
   const auto parts = tensor.items();
   const Value& storage = *parts[0];
   const int64_t first = parts[1]->as_int();
-  DS_ASSIGN_OR_RETURN(const TorchType stored,
-                      TypeOfStorage(*storage.items()[0]));
-  TorchType type = stored;
-  if (!parts[4]->is_none()) {
-    DS_ASSIGN_OR_RETURN(type, TypeOfName(*parts[4]));
-  } else if (stored.untyped) {
+  const absl::StatusOr<TorchType> of_storage =
+      TypeOfStorage(*storage.items()[0]);
+  const absl::StatusOr<TorchType> of_tensor =
+      parts[4]->is_none() ? of_storage : TypeOfName(*parts[4]);
+  for (const auto* known : {&of_storage, &of_tensor}) {
+    if (known->ok()) continue;
+    int64_t bytes = 0;
+    DS_RETURN_IF_ERROR(CheckShape(t->shape, 1, &bytes));
+    t->unreadable = std::string(known->status().message());
+    return absl::OkStatus();
+  }
+  const TorchType stored = *of_storage, type = *of_tensor;
+  if (type.untyped) {
     return absl::InvalidArgumentError(
         "has an untyped storage and no dtype; must have one");
   }
