@@ -35,16 +35,30 @@ absl::Status WrongField(const std::string& path, absl::string_view field,
                  "; wanted ", wanted);
 }
 
+// Where a plan was expected; `what` such a path is.
+absl::Status IsCheckpoint(const std::string& path, absl::string_view what) {
+  return absl::NotFoundError(absl::StrCat(
+      path, ": ", what, ", not a plan; compile it first: dscompile ", path,
+      " -o plan/"));
+}
+
 absl::StatusOr<std::string> ReadText(const std::string& folder,
                                      const std::string& path) {
   if (!DirectoryExists(folder)) {
+    const bool file = FileExists(folder);
+    if (file && (absl::EndsWith(folder, ".gguf") ||
+                 absl::EndsWith(folder, ".safetensors"))) {
+      return IsCheckpoint(folder, "a checkpoint");
+    }
     return absl::NotFoundError(absl::StrCat(
-        folder,
-        FileExists(folder) ? ": a file, not a plan folder" : ": no such folder",
+        folder, file ? ": a file, not a plan folder" : ": no such folder",
         "; give the folder that dscompile wrote"));
   }
   absl::StatusOr<std::string> text = ReadFile(path, limits::kJsonFileBytes);
   if (absl::IsNotFound(text.status())) {
+    if (FileExists(absl::StrCat(folder, "/config.json"))) {
+      return IsCheckpoint(folder, "a model's folder");
+    }
     return absl::NotFoundError(absl::StrCat(
         path,
         ": no such file; this is no plan folder, or its writing was cut "

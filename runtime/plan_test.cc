@@ -86,6 +86,21 @@ TEST_F(PlanLoad, NamesAFolderThatIsNone) {
   DS_EXPECT_ERROR(PlanWorldSize(folder_), kNotFound, "manifest.json");
 }
 
+TEST_F(PlanLoad, SaysHowACheckpointBecomesAPlan) {
+  for (const char* name : {"config.json", "m.gguf", "model.safetensors"}) {
+    DS_ASSERT_OK(WriteFile(At(name), "{}"));
+  }
+  DS_EXPECT_ERROR(Plan::Load(At("m.gguf"), 0), kNotFound,
+                  absl::StrCat("m.gguf: a checkpoint, not a plan; compile it "
+                               "first: dscompile ",
+                               At("m.gguf"), " -o plan/"));
+  DS_EXPECT_ERROR(Plan::Load(At("model.safetensors"), 0), kNotFound,
+                  "a checkpoint, not a plan");
+  DS_ASSERT_OK(Load());
+  unlink(At("manifest.json").c_str());
+  DS_EXPECT_ERROR(Load(), kNotFound, "a model's folder, not a plan");
+}
+
 TEST_F(PlanLoad, RejectsRanksThatThePlanLacks) {
   DS_EXPECT_ERROR(Load(2), kNotFound,
                   "rank 2: the plan is for 2 ranks, 0 to 1");

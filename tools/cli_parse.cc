@@ -12,12 +12,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "schema/base/exit_code.h"
+#include "schema/base/file.h"
 #include "schema/base/nearest.h"
 #include "schema/base/status_macros.h"
 #include "tools/cli_environment.h"
 #include "tools/cli_help.h"
 #include "tools/command_line.h"
 #include "tools/flag_aliases.h"
+#include "tools/foreign_words.h"
 
 namespace deepslice {
 namespace {
@@ -63,6 +65,50 @@ std::string UnknownVerb(const std::string& word, const std::string& nearest) {
       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
 }
 
+// A flag of another program among `arguments`, and how it is done here; "" when
+// there is none. One dash and letters, "-ngl", would read as flags of a letter.
+std::string ForeignFlag(const CLI::App& app,
+                        const std::vector<std::string>& arguments) {
+  for (const std::string& word : arguments) {
+    if (word == "--") break;
+    const absl::string_view answer = AnswerToFlag(word);
+    if (answer.empty()) continue;
+    const std::string name = word.substr(0, word.find('='));
+    if (HasFlag(app, name.substr(name.find_first_not_of('-')))) continue;
+    return absl::StrCat("unknown flag ", name, "; ", answer);
+  }
+  return "";
+}
+
+bool Exists(const std::string& path) {
+  return FileExists(path) || DirectoryExists(path);
+}
+
+// Why a command without verbs of its own (they are `verbs`) can't take a second
+// argument: the first was meant as a verb, or the second was.
+std::string TooMany(const std::string& first, const std::string& second,
+                    const std::vector<std::string>& verbs) {
+  const std::string unexpected =
+      absl::StrCat("unexpected argument \"", second, "\"");
+  if (verbs.empty() || IsFlag(first)) return unexpected;
+  const absl::string_view answer = AnswerToVerb(first);
+  if (!answer.empty()) {
+    return absl::StrCat(UnknownVerb(first, ""), "; ", answer);
+  }
+  const std::string nearest = NearestName(first, verbs);
+  if (!nearest.empty()) return UnknownVerb(first, nearest);
+  if (absl::c_linear_search(verbs, second)) {
+    return absl::StrCat(unexpected, "; a verb comes first");
+  }
+  const absl::string_view of_second = AnswerToVerb(second);
+  if (!of_second.empty()) return absl::StrCat(unexpected, "; ", of_second);
+  if (!Exists(first) && Exists(second)) {
+    return absl::StrCat(UnknownVerb(first, ""), "; allowed are ",
+                        absl::StrJoin(verbs, ", "));
+  }
+  return unexpected;
+}
+
 // CLI11's words, but for an argument that is also a flag: it would be called by
 // the flag's name.
 std::string Missing(const CLI::App& app, const CLI::ParseError& e) {
@@ -99,9 +145,7 @@ std::string Explain(const CLI::App& app, const std::string& first,
                : UnknownVerb(extras[0], NearestName(extras[0], verbs));
   }
   if (extras.empty()) return Missing(app, e);
-  const std::string nearest = NearestName(first, hints.verbs);
-  if (!nearest.empty()) return UnknownVerb(first, nearest);
-  return absl::StrCat("unexpected argument \"", extras[0], "\"");
+  return TooMany(first, extras[0], hints.verbs);
 }
 
 }  // namespace
@@ -111,6 +155,7 @@ absl::StatusOr<bool> ReadCommandLine(CLI::App& app,
                                      const CommandLineHints& hints) {
   const std::string first = arguments.empty() ? "" : arguments[0];
   const CLI::App& named = AppOf(app, arguments);
+  const std::vector<std::string> typed = arguments;
   if (absl::c_linear_search(arguments, kHelpJsonFlag)) {
     DS_RETURN_IF_ERROR(Print(json::Write(HelpJson(named), 1) + "\n"));
     return false;
@@ -132,7 +177,8 @@ absl::StatusOr<bool> ReadCommandLine(CLI::App& app,
     DS_RETURN_IF_ERROR(Print(text.str()));
     return false;
   } catch (const CLI::ParseError& e) {
-    std::string what = Explain(app, first, hints, e);
+    std::string what = ForeignFlag(named, typed);
+    if (what.empty()) what = Explain(app, first, hints, e);
     for (const std::string& variable : variables) {
       absl::StrAppend(&what, &variable == &variables[0] ? " (with " : ", ",
                       variable);

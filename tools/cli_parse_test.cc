@@ -14,6 +14,7 @@
 #include "tools/cli_help.h"
 #include "tools/cli_values.h"
 #include "tools/flag_aliases.h"
+#include "tools/foreign_words.h"
 
 namespace deepslice {
 namespace {
@@ -93,6 +94,32 @@ TEST(Aliases, StopAtDashesAndSpareOwnNames) {
       [](const std::string& n) { return n == "batch" || n == "batch-size"; },
       &words);
   EXPECT_EQ(words, (Words{"--batch-size", "1"}));
+}
+
+TEST(ForeignFlags, AreAnsweredWithHowItIsDoneHere) {
+  const auto refuses = [](Words words, absl::string_view part) {
+    Command c;
+    DS_EXPECT_ERROR(c.Read(std::move(words)), kInvalidArgument, part);
+  };
+  refuses({"p", "--port", "8000"}, "unknown flag --port; there is no server");
+  refuses({"p", "--port=8000"}, "unknown flag --port; there is no server");
+  refuses({"p", "-ngl", "99"}, "unknown flag -ngl; a plan runs whole");
+  refuses({"p", "-i"}, "unknown flag -i; --chat");
+  refuses({"p", "--quantization", "awq"}, "--quantization; the plan has its");
+  // What a command has is its own to explain, and so is all behind dashes.
+  refuses({"p", "-tp", "x"}, "--tp: found \"x\"");
+  refuses({"p", "--", "--port"}, "--port");
+  Command c;
+  const absl::Status behind = c.Read({"p", "--", "--port"});
+  EXPECT_FALSE(absl::StrContains(behind.message(), "server")) << behind;
+}
+
+TEST(ForeignFlags, HaveNoCounterpartUnderTheirName) {
+  for (const char* known : {"", "-", "--", "-p", "--greedy", "plan", "port"}) {
+    EXPECT_EQ(AnswerToFlag(known), "") << known;
+  }
+  EXPECT_NE(AnswerToFlag("--num-shard=2"), "");
+  EXPECT_EQ(AnswerToVerb("bench"), "");
 }
 
 TEST(Environment, GivesWhatTheCommandLineDoesNot) {

@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "schema/base/exit_code.h"
 #include "schema/base/file.h"
 #include "schema/base/mapped_fault.h"
@@ -174,7 +175,15 @@ std::string UnknownFlag(absl::string_view flag,
   for (const std::string& n : names) {  // the beginning of a longer one?
     if (name.size() > 4 && absl::StartsWith(n, name)) best = n;
   }
-  if (best.empty()) best = NearestName(name, names);
+  if (best.empty()) {
+    // Two dashes that all have make no names alike.
+    std::vector<std::string> bare;
+    for (const std::string& n : names) {
+      if (absl::StartsWith(n, "--")) bare.push_back(n.substr(2));
+    }
+    best = NearestName(absl::StripPrefix(name, "--"), bare);
+    if (!best.empty()) best = "--" + best;
+  }
   std::string text = absl::StrCat("unknown flag ", name);
   if (!best.empty()) absl::StrAppend(&text, "; did you mean ", best, "?");
   return text;

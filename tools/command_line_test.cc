@@ -52,6 +52,8 @@ TEST(UnknownFlag, NamesTheNearest) {
   EXPECT_EQ(UnknownFlag("--temp", names),
             "unknown flag --temp; did you mean --temperature?");
   EXPECT_EQ(UnknownFlag("--quantum", names), "unknown flag --quantum");
+  EXPECT_EQ(UnknownFlag("--tp", {"--stop"}), "unknown flag --tp");
+  EXPECT_EQ(UnknownFlag("--port", {"--jobs"}), "unknown flag --port");
 }
 
 }  // namespace

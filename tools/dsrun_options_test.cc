@@ -231,6 +231,11 @@ TEST(DsrunOptions, RefusesWithOneLineThatHelps) {
   refuses({"bench", "plan", "-p", "99999999999999999999"},
           "--prompt-tokens: found \"99999999999999999999\"");
   refuses({"plan", "-t", "1025"}, "whole numbers from 1 to 1024");
+  refuses({"serve", "plan"}, "unknown verb \"serve\"; there is no server");
+  refuses({"run", "plan"}, "unknown verb \"run\"; without a verb");
+  refuses({"plan", "bench"}, "unexpected argument \"bench\"; a verb comes");
+  refuses({"plan", "verify"}, "\"verify\"; that is a verb of dsplan");
+  refuses({"go", "/"}, "unknown verb \"go\"; allowed are bench, chat");
   refuses({"benhc", "plan"}, "unknown verb \"benhc\"; did you mean bench?");
   refuses({"plan", "--", "--greedy"}, "unexpected argument \"--greedy\"");
   refuses({"plan", "--greedy", "--top-k", "4"}, "--greedy");
