@@ -27,6 +27,7 @@
 #include "tools/plan_source.h"
 #include "tools/plan_verify.h"
 #include "tools/plan_view.h"
+#include "tools/progress.h"
 #include "tools/version.h"
 
 namespace deepslice {
@@ -66,6 +67,7 @@ struct Options {
   std::string program;
   bool assume_tied = false;
   bool trust_lm_head = false;
+  bool progress = true;
 };
 
 // The program that --program names, by default the first.
@@ -198,8 +200,14 @@ absl::Status Verify(const Options& o) {
         o.against, model.vocab_size, ranks[0].fb().vocab_size()));
   }
   DS_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, Ids(o, model.vocab_size));
-  DS_ASSIGN_OR_RETURN(const Comparison comparison,
-                      CompareWithSource(ranks, *checkpoint, model, ids));
+  Progress progress(o.progress, Progress::Stderr());
+  DS_ASSIGN_OR_RETURN(
+      const Comparison comparison,
+      CompareWithSource(ranks, *checkpoint, model, ids,
+                        [&](uint64_t done, uint64_t all) {
+                          progress.Report("interpreted", done, all, "values");
+                        }));
+  progress.Clear();
   return Annotate(Report(comparison), o.plan);
 }
 
@@ -237,6 +245,10 @@ void AddVerifyFlags(CLI::App& verify, Options& o) {
       ->check(WholeNumber(1, 4096));
   verify.add_flag("--assume-tied", o.assume_tied, "As for dscompile");
   verify.add_flag("--trust-lm-head", o.trust_lm_head, "As for dscompile");
+  verify.add_flag_callback(
+      "--no-progress", [&o] { o.progress = false; },
+      "No line of values and time left while --against runs (else one on a "
+      "terminal, and one every 10 s elsewhere)");
 }
 
 void AddInspectFlags(CLI::App& inspect, Options& o) {

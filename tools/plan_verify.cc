@@ -219,13 +219,17 @@ Image ImageOf(int64_t size, int64_t patch) {
   return image;
 }
 
+using OnValue = std::function<void(uint64_t done, uint64_t all)>;
+
 absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
                                  const ModelDescription& model,
                                  const StorageChoice& storage,
                                  const std::vector<int32_t>& ids,
-                                 const std::vector<Chunk>& chunks) {
+                                 const std::vector<Chunk>& chunks,
+                                 const OnValue& on_value) {
   DS_ASSIGN_OR_RETURN(const Graph graph, ImportGraph(model));
   ByName out;
+  uint64_t done = 0;
   EvaluationStates states;
   const Graph* const graphs[] = {&graph};
   const WeightProvider weights = ProviderOf(checkpoint, storage);
@@ -267,6 +271,7 @@ absl::StatusOr<ByName> Interpret(const Checkpoint& checkpoint,
     EvaluateOptions options;
     options.observer = [&](int, const Value& v, const RefTensor& t) {
       out[v.name].push_back({t.rows(), t.cols(), t.data});
+      if (on_value) on_value(++done, graph.nodes().size() * chunks.size());
     };
     DS_RETURN_IF_ERROR(
         Evaluate(graphs, weights, inputs, &states, options).status());
@@ -437,7 +442,8 @@ const ComparedValue* Comparison::FirstOutside() const {
 absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
                                              const Checkpoint& checkpoint,
                                              const ModelDescription& model,
-                                             const std::vector<int32_t>& ids) {
+                                             const std::vector<int32_t>& ids,
+                                             const OnValue& on_value) {
   const StorageChoice storage = StorageOf(ranks[0].fb());
   ByName plan_values;
   std::vector<std::string> order;
@@ -448,8 +454,9 @@ absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
                         : ChunksOf(count, MostTokens(ranks[0]));
   DS_RETURN_IF_ERROR(Annotate(
       RunAllRanks(ranks, ids, chunks, &plan_values, &order), "the plan"));
-  DS_ASSIGN_OR_RETURN(const ByName reference,
-                      Interpret(checkpoint, model, storage, ids, chunks));
+  DS_ASSIGN_OR_RETURN(
+      const ByName reference,
+      Interpret(checkpoint, model, storage, ids, chunks, on_value));
   Comparison out;
   out.tolerance = ToleranceOf(storage);
   const std::map<std::string, int> layers = LayersOf(ranks[0]);

@@ -2,6 +2,8 @@
 #ifndef DEEPSLICE_TOOLS_PLAN_VERIFY_H_
 #define DEEPSLICE_TOOLS_PLAN_VERIFY_H_
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,11 +40,12 @@ struct Comparison {
 // that is whole on rank 0. The interpretation reads each weight rounded to the
 // plan's encoding (and checks that no value moves by more than half a step), so
 // that the tolerance can be tight whatever the encoding. Reads the checkpoint's
-// tensors one at a time.
-absl::StatusOr<Comparison> CompareWithSource(const std::vector<Plan>& ranks,
-                                             const Checkpoint& checkpoint,
-                                             const ModelDescription& model,
-                                             const std::vector<int32_t>& ids);
+// tensors one at a time. `on_value`, where given, hears how many of the
+// interpretation's values are there, of how many: it takes nearly all the time.
+absl::StatusOr<Comparison> CompareWithSource(
+    const std::vector<Plan>& ranks, const Checkpoint& checkpoint,
+    const ModelDescription& model, const std::vector<int32_t>& ids,
+    const std::function<void(uint64_t done, uint64_t all)>& on_value = {});
 
 // `count` ids spread over the vocabulary, the same each time.
 std::vector<int32_t> ProbeIds(int64_t vocab_size, int count);
