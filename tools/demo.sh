@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The main job on a real model: installs what is missing, builds dscompile and
-# dsrun, fetches SmolLM2-135M-Instruct, compiles it for two ranks in int8, and
-# asks it a question. May be run again: what is there is not made twice.
+# The main job on a real model: installs what is missing, builds dscompile,
+# dsrun and dsplan, fetches SmolLM2-135M-Instruct, compiles it for two ranks in
+# int8, and asks it a question: tools/demo.sh [QUESTION]. The answer alone goes
+# to stdout. May be run again: what is there is not made twice.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +14,9 @@ say() { echo "demo: $*" >&2; }
 say "1 of 5: packages"
 bash tools/setup.sh build >&2
 
-say "2 of 5: building dscompile and dsrun in $build"
+say "2 of 5: building dscompile, dsrun and dsplan in $build (minutes, once)"
 [ -f $build/build.ninja ] || meson setup $build -Dtests=false >&2
-ninja -C $build tools/dscompile tools/dsrun >&2
+ninja -C $build tools/dscompile tools/dsrun tools/dsplan >&2
 
 say "3 of 5: the model"
 bash tools/fetch_model.sh $cache >&2 || true
@@ -30,5 +31,9 @@ fi
 say "4 of 5: dscompile $model --tp 2 --dtype int8 -o plan/"
 $build/tools/dscompile "$model" --tp 2 --dtype int8 -o plan/ --force
 
-say "5 of 5: dsrun plan/ --chat -p \"$question\""
+say "5 of 5: dsrun plan/ --chat --greedy -n 64 -p \"$question\""
 $build/tools/dsrun plan/ --chat --greedy -n 64 -p "$question"
+
+say "next: export PATH=\$PWD/$build/tools:\$PATH"
+say "      dsrun plan/ --chat"
+say "      dsplan verify plan/ --against $model"

@@ -12,7 +12,8 @@ packages=(g++ meson ninja-build pkg-config python3
   libpng-dev libjpeg62-turbo-dev)
 case $what in
   build) ;;
-  test) packages+=(libgtest-dev openmpi-bin python3-jinja2 graphviz) ;;
+  test) packages+=(libgtest-dev openmpi-bin python3-jinja2 graphviz
+    groff-base) ;;
   *) echo "setup.sh: allowed are build, test; got $what" >&2; exit 2 ;;
 esac
 
@@ -49,7 +50,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 if [ -n "$nvrtc" ]; then
-  echo "setup: installing $nvrtc to $nvrtc_folder"
+  echo "setup: installing $nvrtc (about 90 MB) to $nvrtc_folder"
   # The rest of the build does without.
   python3 -m pip install -q --root-user-action=ignore --no-deps \
     --target "$nvrtc_folder" "$nvrtc" ||
