@@ -45,6 +45,12 @@ if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: installing ${missing[*]}"
   sudo=
   [ "$(id -u)" -eq 0 ] || sudo=sudo
+  if ! command -v apt-get >/dev/null ||
+    ! command -v "${sudo:-sh}" >/dev/null; then
+    echo "setup: that takes Debian's apt-get, and root or sudo; install these" \
+      "by hand, and run it again" >&2
+    exit 1
+  fi
   export DEBIAN_FRONTEND=noninteractive
   $sudo apt-get update -qq
   $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
