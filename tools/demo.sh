@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The main job on a real model: installs what is missing, builds dscompile,
-# dsrun and dsplan, fetches SmolLM2-135M-Instruct, compiles it for two ranks in
-# int8, and asks it a question: tools/demo.sh [QUESTION]. The answer alone goes
-# to stdout. May be run again: what is there is not made twice.
+# The main job on a real model: installs what is missing, builds the commands,
+# fetches SmolLM2-135M-Instruct, compiles it for two ranks in int8, and asks it a
+# question: tools/demo.sh [QUESTION]. The answer alone goes to stdout. May be run
+# again: what is there is not made twice.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,9 +14,9 @@ say() { echo "demo: $*" >&2; }
 say "1 of 5: packages"
 bash tools/setup.sh build >&2
 
-say "2 of 5: building dscompile, dsrun and dsplan in $build (minutes, once)"
+say "2 of 5: building the commands in $build (minutes, once)"
 [ -f $build/build.ninja ] || meson setup $build -Dtests=false >&2
-ninja -C $build tools/dscompile tools/dsrun tools/dsplan >&2
+ninja -C $build tools/dscompile tools/dsrun tools/dsplan tools/dsopt >&2
 
 say "3 of 5: the model"
 bash tools/fetch_model.sh $cache >&2 || true
