@@ -106,6 +106,12 @@ absl::Status CheckConfigSupported(const json::Value& config,
           "text decoder by itself; export the language model alone"));
     }
   }
+  for (const std::string& section : sections) {
+    const ConfigValue older = FindConfig(config, absl::StrCat(section, "_dict"));
+    if (older.present() && !older.value.is_object()) {
+      return ConfigError(older, "an object or null");
+    }
+  }
   for (absl::string_view key : {"quantization_config", "compression_config"}) {
     const ConfigValue v = FindConfig(config, key);
     if (!v.present()) continue;
@@ -119,6 +125,19 @@ absl::Status CheckConfigSupported(const json::Value& config,
         "and quantise it with --dtype"));
   }
   return absl::OkStatus();
+}
+
+json::Value WithOlderSections(const json::Value& config,
+                              const std::vector<std::string>& sections) {
+  json::Value out = config;
+  for (const std::string& section : sections) {
+    const std::string older = absl::StrCat(section, "_dict");
+    const json::Value* given = config.Find(older);
+    if (given == nullptr || !given->is_object()) continue;
+    out.Set(section, *given);
+    out.Set(older, json::Value());
+  }
+  return out;
 }
 
 absl::Status NoteConfig(const json::Value& config, int64_t vocab_size,

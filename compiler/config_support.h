@@ -15,10 +15,15 @@
 namespace deepslice {
 
 // Before a policy is matched: InvalidArgument when the config is not an object,
-// Unimplemented for nested models and quantised weights.
-// But for `sections`, parts that a policy reads.
+// Unimplemented for nested models (but for `sections`, parts that a policy
+// reads) and quantised weights.
 absl::Status CheckConfigSupported(const json::Value& config,
                                   const std::vector<std::string>& sections);
+
+// Older files have a section twice, as text_config and text_config_dict. The
+// published code takes the second whole, with its defaults, where it is there.
+json::Value WithOlderSections(const json::Value& config,
+                              const std::vector<std::string>& sections);
 
 // Notes on remote code, the type that the weights are said to have, and special
 // ids outside the vocabulary; InvalidArgument for those of the wrong kind,

@@ -3,7 +3,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "compiler/config_support.h"
 #include "compiler/config_value.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
@@ -108,20 +110,16 @@ absl::StatusOr<int32_t> MostTokens(const json::Value& config, const Log& log) {
       "; allowed: 1 to ", limits::kPositions, "; correct it or delete it"));
 }
 
-// ---- CLIP
-// --------------------------------------------------------------------
+// ---- CLIP -------------------------------------------------------------------
 
-// A number of preprocessor_config.json, or the published default.
+// A number of pixels, or the published default.
 absl::StatusOr<int32_t> SizeIn(const json::Value& object, absl::string_view key,
                                int32_t otherwise) {
   constexpr int64_t kMost = 1 << 14;
   const ConfigValue v = FindConfig(object, key);
   if (!v.present()) return otherwise;
-  absl::StatusOr<int64_t> size = ConfigInt(v, 1, kMost);
-  if (!size.ok()) {
-    return Annotate(size.status(), "preprocessor_config.json");
-  }
-  return static_cast<int32_t>(*size);
+  DS_ASSIGN_OR_RETURN(const int64_t size, ConfigInt(v, 1, kMost));
+  return static_cast<int32_t>(size);
 }
 
 // {"height", "width"} or one number for both.
@@ -142,8 +140,7 @@ absl::StatusOr<bool> SwitchIn(const json::Value& config,
                               absl::string_view key) {
   const ConfigValue v = FindConfig(config, key);
   if (!v.present()) return true;
-  const absl::StatusOr<bool> on = ConfigBool(v);
-  return on.ok() ? on : Annotate(on.status(), "preprocessor_config.json");
+  return ConfigBool(v);
 }
 
 absl::StatusOr<std::vector<float>> ChannelsIn(const json::Value& config,
@@ -158,15 +155,38 @@ absl::StatusOr<std::vector<float>> ChannelsIn(const json::Value& config,
   if (out.size() == otherwise.size() && v.value.items().size() == out.size()) {
     return out;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("preprocessor_config.json: ", key, ": found ",
-                   json::Write(v.value), "; allowed: three numbers"));
+  return ConfigError(v, "three numbers");
 }
 
-// What becomes of a picture, as the published image processor does it.
+// Keys with one supported value.
+absl::Status CheckImageProcessor(const json::Value& config) {
+  for (absl::string_view key :
+       {"image_processor_type", "feature_extractor_type"}) {
+    const ConfigValue v = FindConfig(config, key);
+    if (!v.present()) continue;
+    DS_ASSIGN_OR_RETURN(const std::string name, ConfigString(v));
+    if (!absl::StartsWith(name, "CLIP")) {
+      return ConfigUnsupported(v, "CLIPImageProcessor, CLIPFeatureExtractor");
+    }
+  }
+  const ConfigValue size = FindConfig(config, "size");
+  if (!size.value.is_object()) return absl::OkStatus();
+  for (const auto& [key, value] : size.value.members()) {
+    if (value.is_null() || key == "shortest_edge" || key == "height" ||
+        key == "width") {
+      continue;
+    }
+    return ConfigUnsupported(FindConfig(config, absl::StrCat("size.", key)),
+                             "shortest_edge, or height and width");
+  }
+  return absl::OkStatus();
+}
+
+// What becomes of a picture, as the published image processor does it. Errors
+// name keys as config.json's.
 absl::StatusOr<std::unique_ptr<fb::ImageInputT>> ImageInput(
-    const json::Value& given, const ModelDescription& tower) {
-  const json::Value config = given.is_object() ? given : json::Value::Object();
+    const json::Value& config, const ModelDescription& tower) {
+  DS_RETURN_IF_ERROR(CheckImageProcessor(config));
   auto out = std::make_unique<fb::ImageInputT>();
   out->size = static_cast<int32_t>(tower.image_size);
   out->patch = static_cast<int32_t>(tower.patch_size);
@@ -189,11 +209,13 @@ absl::StatusOr<std::unique_ptr<fb::ImageInputT>> ImageInput(
     DS_RETURN_IF_ERROR(SidesIn(config, "crop_size", out->size, &out->crop_width,
                                &out->crop_height));
   }
-  DS_ASSIGN_OR_RETURN(const int32_t resample, SizeIn(config, "resample", 3));
+  const ConfigValue filter = FindConfig(config, "resample");
+  int64_t resample = 3;
+  if (filter.present()) {
+    DS_ASSIGN_OR_RETURN(resample, ConfigInt(filter, 0, 5));
+  }
   if (resample != 2 && resample != 3) {
-    return absl::UnimplementedError(
-        absl::StrCat("preprocessor_config.json: resample: found ", resample,
-                     "; allowed: 2 (bilinear), 3 (bicubic)"));
+    return ConfigUnsupported(filter, "2 (bilinear), 3 (bicubic)");
   }
   out->resample =
       resample == 2 ? fb::Resample::Bilinear : fb::Resample::Bicubic;
@@ -217,9 +239,7 @@ absl::StatusOr<std::unique_ptr<fb::ImageInputT>> ImageInput(
       ChannelsIn(config, "image_std", {0.26862954f, 0.26130258f, 0.27577711f}));
   for (const float x : out->deviation) {
     if (x > 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("preprocessor_config.json: image_std: found ", x,
-                     "; allowed: numbers above 0"));
+    return ConfigError(FindConfig(config, "image_std"), "numbers above 0");
   }
   return out;
 }
@@ -230,16 +250,30 @@ absl::Status SetFeatures(const Checkpoint& checkpoint,
   out->pooling = fb::Pooling::Output;
   out->logit_scale = static_cast<float>(model.logit_scale);
   // Where older configs name 2, the token of the highest id ends a text.
-  ConfigValue eos = FindConfig(checkpoint.config(), "text_config.eos_token_id");
+  const ConfigValue eos =
+      FindConfig(WithOlderSections(checkpoint.config(), {"text_config"}),
+                 "text_config.eos_token_id");
   int64_t id = 49407;
   if (eos.present()) {
     DS_ASSIGN_OR_RETURN(id, ConfigInt(eos, 0, limits::kVocab));
   }
   out->row_rule = id == 2 ? fb::RowRule::HighestId : fb::RowRule::FirstOf;
   out->row_id = static_cast<int32_t>(id);
-  DS_ASSIGN_OR_RETURN(
-      out->image, ImageInput(checkpoint.side_file("preprocessor_config.json"),
-                             model.towers[0]));
+  // Newer files keep all of a processor's parts in one.
+  absl::string_view file = "processor_config.json";
+  const json::Value* config = checkpoint.side_file(file).Find("image_processor");
+  if (config == nullptr) {
+    file = "preprocessor_config.json";
+    config = &checkpoint.side_file(file);
+  }
+  auto image = ImageInput(
+      config->is_object() ? *config : json::Value::Object(), model.towers[0]);
+  if (!image.ok()) {
+    return absl::Status(
+        image.status().code(),
+        absl::StrReplaceAll(image.status().message(), {{"config.json", file}}));
+  }
+  out->image = *std::move(image);
   return absl::OkStatus();
 }
 

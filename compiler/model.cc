@@ -91,8 +91,9 @@ absl::StatusOr<const Policy*> ChoosePolicy(const Checkpoint& checkpoint,
 
 absl::StatusOr<ModelDescription> Describe(const Checkpoint& checkpoint,
                                           const DescribeOptions& options) {
-  const json::Value& config = checkpoint.config();
-  DS_RETURN_IF_ERROR(CheckConfigSupported(config, SectionsOf(config)));
+  const std::vector<std::string> sections = SectionsOf(checkpoint.config());
+  DS_RETURN_IF_ERROR(CheckConfigSupported(checkpoint.config(), sections));
+  const json::Value config = WithOlderSections(checkpoint.config(), sections);
   DS_ASSIGN_OR_RETURN(const Injection injection,
                       ParseInjection(options.injection));
   ModelDescription model;

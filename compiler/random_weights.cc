@@ -77,8 +77,10 @@ void AddTensors(const Policy& policy, const ModelDescription& model,
 
 // `given` instead of the policy that the config names, if any.
 absl::StatusOr<std::vector<TensorInfo>> ListTensors(const Policy* given,
-                                                    const json::Value& config) {
-  DS_RETURN_IF_ERROR(CheckConfigSupported(config, SectionsOf(config)));
+                                                    const json::Value& whole) {
+  const std::vector<std::string> sections = SectionsOf(whole);
+  DS_RETURN_IF_ERROR(CheckConfigSupported(whole, sections));
+  const json::Value config = WithOlderSections(whole, sections);
   const Policy* policy = given;
   if (policy == nullptr) {
     DS_ASSIGN_OR_RETURN(policy, MatchPolicy(config));

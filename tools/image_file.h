@@ -24,9 +24,10 @@ inline constexpr int64_t kMostPicturePixels = 1 << 26;
 // may take next to no bytes. Encoders make about ten.
 inline constexpr int kMostJpegScans = 100;
 
-// Decodes `bytes`; grey becomes three equal channels, transparency is dropped,
-// 16 bits become 8. The bytes are untrusted: InvalidArgument with `name` for
-// what is damaged, cut short, too large, or neither PNG nor JPEG.
+// Decodes `bytes`; grey becomes three equal channels, what is transparent white,
+// of 16 bits the upper 8 stay; gamma and profiles are left alone. The bytes are
+// untrusted: InvalidArgument with `name` for what is damaged, cut short, too
+// large, or neither PNG nor JPEG.
 absl::StatusOr<Picture> DecodePicture(absl::string_view bytes,
                                       absl::string_view name,
                                       int64_t most_pixels = kMostPicturePixels);

@@ -22,10 +22,12 @@ double Bicubic(double x) {
   return 0;
 }
 
-// What each of the new places takes of the old ones.
+// What each of the new places takes of the old ones. In units of 2^-22, as
+// Pillow has it: where a sum lies between two bytes, the last bit decides.
+constexpr int kWeightBits = 22;
 struct Taps {
   int64_t first = 0;
-  std::vector<double> weights;
+  std::vector<int64_t> weights;
 };
 
 std::vector<Taps> TapsOf(int64_t from, int64_t to, fb::Resample resample) {
@@ -40,21 +42,27 @@ std::vector<Taps> TapsOf(int64_t from, int64_t to, fb::Resample resample) {
         static_cast<int64_t>(std::max(0.0, std::floor(center - support + 0.5)));
     const auto high = std::min(
         from, static_cast<int64_t>(std::floor(center + support + 0.5)));
-    Taps& taps = out[i];
-    taps.first = low;
+    std::vector<double> weights;
     double sum = 0;
     for (int64_t j = low; j < high; ++j) {
       const double x = (static_cast<double>(j) - center + 0.5) / stretch;
-      taps.weights.push_back(cubic ? Bicubic(x) : Bilinear(x));
-      sum += taps.weights.back();
+      weights.push_back(cubic ? Bicubic(x) : Bilinear(x));
+      sum += weights.back();
     }
-    for (double& w : taps.weights) w /= sum;
+    out[i].first = low;
+    for (const double w : weights) {
+      out[i].weights.push_back(
+          std::llround(w / sum * static_cast<double>(1 << kWeightBits)));
+    }
   }
   return out;
 }
 
-uint8_t Rounded(double x) {
-  return static_cast<uint8_t>(std::clamp(std::floor(x + 0.5), 0.0, 255.0));
+// The byte of a sum of weights times bytes.
+uint8_t Rounded(int64_t sum) {
+  constexpr int64_t kHalf = int64_t{1} << (kWeightBits - 1);
+  return static_cast<uint8_t>(
+      std::clamp<int64_t>((sum + kHalf) >> kWeightBits, 0, 255));
 }
 
 }  // namespace
@@ -66,10 +74,10 @@ Picture Resized(const Picture& p, int64_t width, int64_t height,
   for (int64_t y = 0; y < p.height; ++y) {
     for (int64_t x = 0; x < width; ++x) {
       for (int64_t c = 0; c < 3; ++c) {
-        double sum = 0;
+        int64_t sum = 0;
         const uint8_t* from =
             p.rgb.data() + 3 * (y * p.width + across[x].first) + c;
-        for (const double w : across[x].weights) {
+        for (const int64_t w : across[x].weights) {
           sum += w * *from;
           from += 3;
         }
@@ -81,9 +89,9 @@ Picture Resized(const Picture& p, int64_t width, int64_t height,
   const std::vector<Taps> down = TapsOf(p.height, height, resample);
   for (int64_t y = 0; y < height; ++y) {
     for (int64_t i = 0; i < 3 * width; ++i) {
-      double sum = 0;
+      int64_t sum = 0;
       const uint8_t* from = rows.rgb.data() + 3 * width * down[y].first + i;
-      for (const double w : down[y].weights) {
+      for (const int64_t w : down[y].weights) {
         sum += w * *from;
         from += 3 * width;
       }

@@ -38,6 +38,14 @@ TEST(ImageInput, CubicsOvershootAndAreCutAtTheEnds) {
   EXPECT_EQ(got[3] + got[4], 255);
 }
 
+TEST(ImageInput, WhatLiesBetweenTwoBytesIsRoundedAsPillowRoundsIt) {
+  // 160.5, by weights that are rounded to 2^-22 below it; 113.5 above it.
+  EXPECT_EQ(Reds(Resized(Row({210, 155}), 5, 1, fb::Resample::Bilinear)),
+            (std::vector<int>{210, 205, 183, 160, 155}));
+  EXPECT_EQ(Reds(Resized(Row({109, 58}), 4, 1, fb::Resample::Bicubic)),
+            (std::vector<int>{114, 98, 69, 53}));
+}
+
 TEST(ImageInput, CroppedIsTheMiddleAndZerosBeyond) {
   EXPECT_EQ(Reds(Cropped(Row({1, 2, 3, 4, 5}), 3, 1)),
             (std::vector<int>{2, 3, 4}));

@@ -62,7 +62,11 @@ absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
   }
   DS_ASSIGN_OR_RETURN(parts->special_tokens_map,
                       ReadObject(JoinPath(folder, "special_tokens_map.json")));
-  for (absl::string_view name : kSideFileNames) {
+  std::vector<absl::string_view> names(std::begin(kSideFileNames),
+                                       std::end(kSideFileNames));
+  // Newer checkpoints keep the image processor there, as a part.
+  names.push_back("processor_config.json");
+  for (absl::string_view name : names) {
     const std::string path = JoinPath(folder, name);
     if (!FileExists(path)) continue;
     DS_ASSIGN_OR_RETURN(json::Value value, ReadJson(path));

@@ -29,6 +29,42 @@ def cosine(a, b):
     return sum(x * y for x, y in zip(unit(a), unit(b)))
 
 
+def check_older_sections(c, dscompile, dsrun, source, picture, tmp):
+    """text_config_dict takes the place of text_config, if it is there."""
+    folder = shutil.copytree(source, os.path.join(tmp, 'older'))
+    path = os.path.join(folder, 'config.json')
+    with open(path, encoding='utf-8') as f:
+        config = json.load(f)
+    for section in ('text_config', 'vision_config'):
+        config[section + '_dict'] = config[section]
+        config[section] = {**config[section], 'num_attention_heads': 1}
+    with open(path, 'w', encoding='utf-8') as f:
+        json.dump(config, f)
+    shutil.move(os.path.join(folder, 'preprocessor_config.json'),
+                os.path.join(tmp, 'alone.json'))
+    # As newer files keep it.
+    with open(os.path.join(tmp, 'alone.json'), encoding='utf-8') as f:
+        processor = {'image_processor': json.load(f)}
+    with open(os.path.join(folder, 'processor_config.json'), 'w',
+              encoding='utf-8') as f:
+        json.dump(processor, f)
+    feed = os.path.join(tmp, 'older-text')
+    gold = read_tensors(os.path.join(source, 'golden.safetensors'))
+    write_tensors(feed, {'input_ids': ('I64', *gold['input_ids'])})
+    got = []
+    for s in (source, folder):
+        plan, out = os.path.join(tmp, 'p'), os.path.join(tmp, 'text-out')
+        r = run(dscompile, s, '-o', plan, '--force')
+        c.check(r.returncode == 0, 'compile older sections', r.stderr)
+        r = run(dsrun, 'embed', plan, '--image', picture)
+        c.check(r.returncode == 0, 'older sections: picture', r.stderr)
+        picture_embeds = json.loads(r.stdout)['data']
+        r = run(dsrun, plan, '--feed', feed, '--fetch', out)
+        c.check(r.returncode == 0, 'older sections: text', r.stderr)
+        got.append((picture_embeds, read_tensors(out)))
+    c.check(got[0] == got[1], 'older sections', 'other embeddings')
+
+
 def main():
     dscompile, dsrun = sys.argv[1:3]
     with Scratch() as tmp:
@@ -91,6 +127,9 @@ def main():
                 os.path.join(tmp, 'none.png'))
         refused('with a text', ['--image'], plan, '--image', paths[0], '-p',
                 'a')
+        refused('--no-normalize', ['--no-normalize'], plan, '--image', paths[0],
+                '--no-normalize')
+        check_older_sections(c, dscompile, dsrun, source, paths[0], tmp)
         # Of other plans.
         text = os.path.join(tmp, 'text')
         r = run(dscompile, os.path.join(CASES, 'models', 'bert-qa'), '-o', text)

@@ -9,6 +9,8 @@ holds the pixels of each file by preprocessor_config.json.
 import argparse
 import json
 import pathlib
+import struct
+import zlib
 
 import numpy
 import torch
@@ -33,6 +35,18 @@ def picture(width, height):
     return Image.fromarray(numpy.clip(rgb + noise, 0, 255).astype("uint8"))
 
 
+def write_png(path, rgb, depth, chunk=None):
+    """Of colours [height, width, 3] as they are stored."""
+    def framed(name, data):
+        return (struct.pack(">I", len(data)) + name + data +
+                struct.pack(">I", zlib.crc32(name + data)))
+    rows = b"".join(b"\0" + row.tobytes() for row in rgb)
+    size = struct.pack(">IIBBBBB", rgb.shape[1], rgb.shape[0], depth, 2, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + framed(b"IHDR", size) +
+                     (framed(*chunk) if chunk else b"") +
+                     framed(b"IDAT", zlib.compress(rows)) + framed(b"IEND", b""))
+
+
 def main():
     parser = argparse.ArgumentParser()
     here = pathlib.Path(__file__).resolve().parent
@@ -46,12 +60,22 @@ def main():
              "grey.png": wide.convert("L"), "palette.png": wide.quantize(9),
              "alpha.png": alpha, "small.png": picture(5, 7),
              "wide.jpg": wide, "grey.jpg": wide.convert("L")}
+    inks = Image.fromarray(numpy.asarray(alpha), "CMYK")
+    files["inks.jpg"] = inks
     processor = image_processing_pil_clip.CLIPImageProcessorPil(**CONFIG)
     pixels = {}
     for name, image in files.items():
         image.save(out / name)
+    rgb = numpy.asarray(wide)
+    # Pillow reads these, but writes none: 16 bits, of which the upper 8 count,
+    # a gamma, which does not, and a transparent colour, which shows white.
+    write_png(out / "deep.png", rgb.astype(">u2") * 256 + 77, 16)
+    write_png(out / "gamma.png", rgb, 8, (b"gAMA", struct.pack(">I", 100000)))
+    key = struct.pack(">HHH", *(int(v) for v in rgb[3, 4]))
+    write_png(out / "key.png", rgb, 8, (b"tRNS", key))
+    for name in [*files, "deep.png", "gamma.png", "key.png"]:
         with Image.open(out / name) as read:
-            pixels[name] = processor(read.convert("RGB"), return_tensors="pt"
+            pixels[name] = processor(read, return_tensors="pt"
                                      )["pixel_values"][0].float().contiguous()
     save_file(pixels, out / "golden.safetensors")
     (out / "preprocessor_config.json").write_text(
