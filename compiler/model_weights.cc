@@ -491,6 +491,9 @@ class Resolver {
     for (int64_t layer = 0; layer < layers; ++layer) {
       const std::string name = names.Name(layer);
       const TensorInfo* t = Find(name);
+      if (t == nullptr && !pattern.other_name.empty()) {
+        t = Find(NamePattern(pattern.other_name, prefix_).Name(layer));
+      }
       if (by_config && wanted != (t != nullptr)) {
         return absl::InvalidArgumentError(absl::StrCat(
             "config.json: ", WhyWanted(pattern), ", but tensor \"",
@@ -560,11 +563,11 @@ class Resolver {
       if (equal) {
         uses_[head->name] = {
             head->name, TensorUse::Kind::kTied, {"embed", "head"}, ""};
-      } else if (options_.trust_lm_head) {
-        model_.notes.push_back(
-            absl::StrCat("tensor \"", head->name,
-                         "\" differs from the embedding and is "
-                         "used (--trust-lm-head)"));
+      } else if (options_.trust_lm_head || policy_.own_head_counts) {
+        model_.notes.push_back(absl::StrCat(
+            "tensor \"", head->name,
+            "\" differs from the embedding and is used",
+            options_.trust_lm_head ? " (--trust-lm-head)" : ""));
         model_.tied_head = false;
       } else {
         return absl::InvalidArgumentError(absl::StrCat(

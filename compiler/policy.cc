@@ -155,6 +155,8 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
       p.layout = static_cast<RowLayout>(at - std::begin(kLayouts));
     } else if (key == "transposed" && value.is_bool()) {
       p.transposed = value.as_bool();
+    } else if (key == "or" && value.is_string()) {
+      p.other_name = value.as_string();
     } else if (key == "optional" && value.is_bool()) {
       p.optional = value.as_bool();
     } else if (key == "of") {
@@ -173,8 +175,8 @@ absl::StatusOr<WeightPattern> Pattern(const json::Value& item,
       p.not_flag = value.as_string();
     } else {
       return Bad(key, &value,
-                 "name, weight or weights, layout, transposed, optional, of, "
-                 "or when or unless with a name under \"flags\"");
+                 "name, or, weight or weights, layout, transposed, optional, "
+                 "of, or when or unless with a name under \"flags\"");
     }
   }
   for (const std::string& name : slots) {
@@ -287,7 +289,8 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
   constexpr absl::string_view kKeys[] = {
       "policy",     "architectures", "heads",    "model_types",  "prefixes",
       "attributes", "flags",         "require",  "renames",      "weights",
-      "unused",     "towers",        "sections", "scale_tensor", "precise"};
+      "unused",     "towers",        "sections", "scale_tensor", "precise",
+      "own_head_counts"};
   DS_RETURN_IF_ERROR(CheckKeys(root, kKeys));
   DS_ASSIGN_OR_RETURN(out.architectures, Strings(root, "architectures"));
   DS_ASSIGN_OR_RETURN(out.heads, Heads(root, out.architectures));
@@ -311,6 +314,10 @@ absl::StatusOr<Policy> Read(absl::string_view text) {
   if (const json::Value* scale = root.Find("scale_tensor")) {
     if (!scale->is_string()) return Bad("scale_tensor", scale, "a string");
     out.scale_tensor = scale->as_string();
+  }
+  if (const json::Value* own = root.Find("own_head_counts")) {
+    if (!own->is_bool()) return Bad("own_head_counts", own, "true or false");
+    out.own_head_counts = own->as_bool();
   }
   DS_RETURN_IF_ERROR(ReadWeights(root, &out));
   DS_RETURN_IF_ERROR(ReadPrecise(root, &out));

@@ -42,6 +42,8 @@ struct WeightPattern {
   // "of": the heads that read it; empty: all. For others it is unused.
   std::vector<std::string> of;
   bool optional = false;    // may be absent, and then is not in the graph
+  // "or": the tensor that is read where there is none of `name`; "": none.
+  std::string other_name;
 
   bool per_layer() const { return slots[0]->per_layer; }
   bool is_head() const { return slots[0]->name == "head"; }
@@ -69,6 +71,9 @@ struct Policy {
   std::vector<std::string> sections;
   // A tensor of one number whose exponential is logit_scale; "": there is none.
   std::string scale_tensor;
+  // A head that differs from the embedding counts, whatever the config says
+  // of tying them.
+  bool own_head_counts = false;
   std::vector<WeightPattern> weights;
   // Weights of the graph that 16-bit plans keep in 32 bits ("attn_q").
   std::vector<std::string> precise;

@@ -49,6 +49,11 @@ absl::StatusOr<Request> MakeRequest(const Session& session,
                                     const GenerationChoice& full) {
   DS_ASSIGN_OR_RETURN(Request request, RequestOf(session.plan().fb(), full));
   request.prompt = question.ids;
+  // What an encoder reads is no part of the answer's sequence.
+  if (session.executor().decoder_start() >= 0) {
+    request.source = std::move(request.prompt);
+    request.prompt = {session.executor().decoder_start()};
+  }
   const GenerationChoice& asked = question.choice;
   DS_RETURN_IF_ERROR(SetLengths(session, asked, full, &request));
   if (request.beams.width == 1 &&

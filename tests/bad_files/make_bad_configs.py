@@ -737,7 +737,8 @@ def encoders():
     family("t5", "no-buckets", relative_attention_num_buckets=0)
     family("t5", "layers-fewer", num_decoder_layers=2)
     family("t5", "no-cross-attention", without=["EncDecAttention.k"])
-    family("t5-gated", "tied-but-another-head", tie_word_embeddings=True)
+    family("t5-gated", "legal-said-tied-with-another-head", tie_word_embeddings=True)
+    family("clip", "older-section-no-object", text_config_dict=3)
     family("clip", "no-scale", without=["logit_scale"])
     family("clip", "projection-of-another-size", projection_dim=24)
     for label, change in (("patch-no-divisor", {"patch_size": 5}),

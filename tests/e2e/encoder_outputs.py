@@ -20,7 +20,7 @@ from harness import (CASES, Checks, Scratch, read_tensors, relative_l2,  # noqa:
                      run, write_tensors)
 
 NAMES = ('clip', 'bert-old-names', 'bert-one-class', 'bert-qa', 'bert-relu',
-         'bert-tokens', 'distilbert-classify', 'distilbert-mlm',
+         'bert-tokens', 'bert-untied', 'distilbert-classify', 'distilbert-mlm',
          'distilbert-qa', 'roberta-classify', 'roberta-mlm', 'roberta-tokens')
 INPUTS = ('input_ids', 'attention_mask', 'token_type_ids', 'pixel_values')
 BOUND = {'fp32': 2e-5, 'fp16': 6e-3, 'bf16': 4e-2, 'int8': 8e-2}

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 from harness import (CASES, Checks, Scratch, read_tensors, relative_l2,  # noqa: E402
                      run, write_tensors)
 
-NAMES = ('mt5-silu', 'mt5-tied', 't5', 't5-gated')
+NAMES = ('mt5-said-tied', 'mt5-silu', 'mt5-tied', 't5', 't5-gated')
 BOUND = {'fp32': 2e-5, 'fp16': 6e-3, 'bf16': 4e-2, 'int8': 3e-1}
 RUNS = ([('fp32', tp) for tp in (1, 2, 3, 4, 8)] +
         [('bf16', 2), ('fp16', 2), ('int8', 1), ('int8', 3)])
@@ -78,6 +78,10 @@ def check_batches(c, tools):
     with Scratch() as tmp:
         plan = os.path.join(tmp, 'plan')
         run(dscompile, os.path.join(CASES, 'models', 't5'), '-o', plan)
+        # The ceiling of a sequence is the answer's.
+        r = generate(dsrun, plan, [[9, 5] * 20], 8, '--greedy', '-c', 9)
+        c.check(len(tokens(r)) == 1 and len(tokens(r)[0]) == 8,
+                'a text longer than --max-seq-len', r.stderr)
         prompts = [[i + 2, 9, 60 - i] * (1 + i) for i in range(6)]
         alone = [tokens(generate(dsrun, plan, [p], 12, '--greedy'))[0]
                  for p in prompts]

@@ -39,6 +39,9 @@ CASES = {
                   ["last_hidden_state", "pooler_output"]),
     # As published in 2018: gamma and beta, and a pooler that nothing reads.
     "bert-old-names": ("BertForPreTraining", BERT, ["prediction_logits"]),
+    # A bias of the decoder's own beside the one that ties would make its.
+    "bert-untied": ("BertForMaskedLM", {**BERT, "tie_word_embeddings": False},
+                    ["logits"]),
     "bert-one-class": ("BertForSequenceClassification",
                        {**BERT, "num_labels": 1}, ["logits"]),
     "distilbert-classify": ("DistilBertForSequenceClassification",
