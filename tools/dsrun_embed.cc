@@ -35,6 +35,9 @@ class EmbedWork final : public EncodeWork {
     output_ = pooling_ == "pooler"       ? "pooler_output"
               : pooling_ == "projection" ? "text_embeds"
                                          : "last_hidden_state";
+    if (pooling_ == "projection") {
+      DS_RETURN_IF_ERROR(CheckUnitRows(options()));
+    }
     if (absl::c_linear_search(outputs, output_)) return absl::OkStatus();
     return absl::FailedPreconditionError(absl::StrCat(
         "--pooling ", pooling_, ": the plan has no output ", output_,
@@ -107,11 +110,13 @@ class ClassifyWork final : public EncodeWork {
     }
     json::Value& list = entry->Set("labels", json::Value::Array());
     for (int64_t t = 0; t < o.rows; ++t) {
-      if (tokenizer().IsSpecial(input.ids[t])) continue;
+      const int32_t id = input.ids[t];
+      // What stands around the text has no class; unknown words have one.
+      if (tokenizer().IsSpecial(id) && id != tokenizer().unk_id()) continue;
       json::Value& token = list.Add(json::Value::Object());
       token.Set("position", t);
-      token.Set("id", int64_t{input.ids[t]});
-      token.Set("token", tokenizer().IdToToken(input.ids[t]));
+      token.Set("id", int64_t{id});
+      token.Set("token", tokenizer().IdToToken(id));
       AddScores(o.data + t * o.cols, &token);
     }
     return absl::OkStatus();
@@ -168,6 +173,9 @@ class FillMaskWork final : public EncodeWork {
                    json::Value* entry) override {
     DS_ASSIGN_OR_RETURN(const int32_t mask, MaskId());
     const NamedOutput& o = *FindOutput(outputs, "logits");
+    // Where other masks stay, a sequence shows them, and so all that is
+    // special.
+    const bool only_one = absl::c_count(input.ids, mask) == 1;
     json::Value& list = entry->Set("masks", json::Value::Array());
     for (int64_t t = 0; t < o.rows; ++t) {
       if (input.ids[t] != mask) continue;
@@ -185,7 +193,7 @@ class FillMaskWork final : public EncodeWork {
           std::vector<int32_t> filled = input.ids;
           filled[t] = static_cast<int32_t>(id);
           DS_ASSIGN_OR_RETURN(const std::string text,
-                              tokenizer().Decode(filled, true));
+                              tokenizer().Decode(filled, only_one));
           row.Set("sequence", text);
         }
         row.Set("score", ShortNumber(scores[id]));

@@ -273,7 +273,8 @@ void AddTextFlags(CLI::App& app, DsrunOptions& o) {
                      "A text; several are run together; - or none reads lines "
                      "from stdin")
           ->type_name("TEXT")
-          ->expected(1)
+          // Else CLI11 takes "[MASK]" for a list.
+          ->allow_extra_args(false)
           ->take_all();
   app.add_option("-f,--file", o.prompt_file,
                  "File with a text on each line, or a JSON list of texts")
@@ -298,7 +299,7 @@ absl::StatusOr<bool> ParseEmbed(std::vector<std::string> arguments,
       ->excludes("--prompt")
       ->excludes("--file")
       ->type_name("FILE")
-      ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
   app.add_option("--pooling", o.pooling,
                  "mean of the last hidden states, that of the first token "

@@ -31,6 +31,7 @@ class EmbedImagesWork final : public Work {
                        ": takes no images; compile a checkpoint that does, "
                        "such as CLIPModel"));
     }
+    DS_RETURN_IF_ERROR(CheckUnitRows(options_));
     for (const std::string& path : options_.images) {
       DS_ASSIGN_OR_RETURN(const Picture picture, ReadPicture(path));
       auto pixels = PixelsOf(picture, *settings->image());

@@ -21,11 +21,19 @@ namespace {
 
 constexpr int64_t kSchemaVersion = 1;
 
-// Texts of a file: a JSON list of strings where it begins with [, else lines.
+// Whether it begins as a JSON list of strings does; "[MASK] ..." doesn't.
+bool IsList(absl::string_view text) {
+  text = absl::StripLeadingAsciiWhitespace(text);
+  if (!absl::ConsumePrefix(&text, "[")) return false;
+  text = absl::StripLeadingAsciiWhitespace(text);
+  return absl::StartsWith(text, "\"") || absl::StartsWith(text, "]");
+}
+
+// Texts of a file: a JSON list of strings, else lines.
 absl::StatusOr<std::vector<std::string>> ReadTexts(const std::string& path) {
   DS_ASSIGN_OR_RETURN(const std::string all, ReadText(path));
   std::vector<std::string> texts;
-  if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(all), "[")) {
+  if (IsList(all)) {
     const auto list = json::Parse(all);
     if (!list.ok()) return Annotate(list.status(), path);
     for (const json::Value& item : list->items()) {
@@ -160,6 +168,13 @@ absl::Status AddEmbedding(std::vector<float> embedding, bool normalize,
   json::Value& list = entry->Set("embedding", json::Value::Array());
   for (const float x : embedding) list.Add(ShortNumber(x));
   return absl::OkStatus();
+}
+
+absl::Status CheckUnitRows(const DsrunOptions& options) {
+  if (options.normalize) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--no-normalize: the plan's program makes projections of length 1; leave "
+      "the flag out");
 }
 
 const NamedOutput* FindOutput(const std::vector<NamedOutput>& outputs,

@@ -58,6 +58,10 @@ json::Value EncodeDocument(const Plan& plan);
 absl::Status AddEmbedding(std::vector<float> embedding, bool normalize,
                           json::Value* entry);
 
+// InvalidArgument for --no-normalize: of a projection the plan makes rows of
+// length 1, as they are published.
+absl::Status CheckUnitRows(const DsrunOptions& options);
+
 // dsrun embed --image.
 std::unique_ptr<Work> NewEmbedImagesWork(const DsrunOptions& options);
 

@@ -159,6 +159,13 @@ def check_embed(e):
     with open(texts, 'w', encoding='utf-8') as f:
         json.dump(['ko', text], f)
     e.c.check(len(e.json('embed', plan, '-f', texts)['data']) == 2, 'JSON list')
+    # What stands in brackets is a text, not a list.
+    with open(texts, 'w', encoding='utf-8') as f:
+        f.write('[MASK] ba\n[ko, ba]\n')
+    e.c.check([d['tokens'] for d in e.json('embed', plan, '-f', texts)['data']]
+              == [4, 5], 'lines that begin with a bracket')
+    got = e.json('embed', plan, '-p', '[MASK]', '-p', '[ba,ko]')
+    e.c.check([d['tokens'] for d in got['data']] == [3, 5], 'brackets', got)
     # tp changes nothing but the last digits.
     three = e.plan('bert-relu', '--tp', 3)
     one = e.plan('bert-relu')
@@ -189,6 +196,9 @@ def check_classes(e):
     e.c.check([t['token'] for t in tokens['labels']] == text.split() and
               all(t['label'].startswith('LABEL_') for t in tokens['labels']),
               'labels of tokens', tokens)
+    tokens = e.json('classify', e.plan('bert-tokens'), '-p', 'ba xyz')['data'][0]
+    e.c.check([t['token'] for t in tokens['labels']] == ['ba', '[UNK]'],
+              'an unknown word has a label', tokens)
     e.refused(4, 'the plan has no classes', 'classify', e.plan('bert-relu'),
               '-p', text)
 
@@ -206,6 +216,11 @@ def check_fill_mask(e):
     if best > 4:
         e.c.check(mask['tokens'][0]['sequence'] == f'ba {WORDS[best]} fi',
                   'sequence', mask)
+    got = e.json('fill-mask', plan, '-p', '[MASK] ba [MASK]')['data'][0]
+    e.c.check([m['position'] for m in got['masks']] == [1, 3], 'masks', got)
+    first = got['masks'][0]['tokens'][0]
+    e.c.check(first['sequence'] == f'[CLS] {first["token"]} ba [MASK] [SEP]',
+              'the other mask stays', first)
     e.refused(3, 'text 0 holds no [MASK]', 'fill-mask', plan, '-p', 'ba fi')
     e.refused(4, 'the plan has no masked-LM head', 'fill-mask',
               e.plan('bert-relu'), '-p', 'ba [MASK]')
