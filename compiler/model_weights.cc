@@ -319,6 +319,10 @@ class Resolver {
     if (pattern.transposed && t.transposed_from_published && want.size() == 2) {
       std::swap(want[0], want[1]);
     }
+    if (!t.unreadable.empty()) {
+      return absl::UnimplementedError(absl::StrCat(
+          FileOf(t), ": tensor \"", t.name, "\": ", t.unreadable));
+    }
     if (t.shape != want) {
       return absl::InvalidArgumentError(absl::StrCat(
           FileOf(t), ": tensor \"", t.name, "\": found shape ",

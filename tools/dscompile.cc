@@ -38,8 +38,8 @@ void OnSignal(int) { InterruptPlanWriting(); }
 
 void AddSourceFlags(CLI::App& app, CompileOptions& o) {
   app.add_option("SRC,-m,--model", o.source,
-                 "Hugging Face folder, .safetensors or .gguf file; config.json "
-                 "with --random-weights")
+                 "Hugging Face folder, .safetensors, .bin, .pt, .pth or .gguf "
+                 "file; config.json with --random-weights")
       ->required();
   app.add_option("-o,--output", o.output,
                  "Folder to make: the plan; no default")

@@ -26,9 +26,9 @@ constexpr absl::string_view kAnywhere[] = {"os",
 
 // Refused as a module; parts of other modules have such names too.
 constexpr absl::string_view kModules[] = {
-    "_pickle", "_thread", "bdb",     "code",   "codeop", "commands",  "ctypes",
-    "dill",    "imp",     "marshal", "pdb",    "pickle", "pip",       "pkgutil",
-    "popen2",  "pty",     "shutil",  "socket", "timeit", "webbrowser"};
+    "_pickle", "_thread", "bdb",    "codeop", "commands",  "ctypes",  "dill",
+    "imp",     "marshal", "pdb",    "pickle", "pip",       "pkgutil", "popen2",
+    "pty",     "shutil",  "socket", "timeit", "webbrowser"};
 
 // Types of builtins that hold data.
 constexpr absl::string_view kDataTypes[] = {
@@ -41,6 +41,8 @@ struct Function {
   absl::string_view module, name;
 };
 constexpr Function kFunctions[] = {
+    {"code", "InteractiveInterpreter"},
+    {"code", "interact"},
     {"operator", "attrgetter"},
     {"operator", "methodcaller"},
     {"types", "CodeType"},

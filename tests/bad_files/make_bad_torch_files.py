@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 import torch_writer as t  # noqa: E402
 from make_bad_checkpoints import (  # noqa: E402
-    CONFIG, LFS_POINTER, NORM, SHAPES, count, values)
+    CONFIG, LFS_POINTER, NORM, SHAPES, UNREAD, count, values)
 
 FILE = "pytorch_model.bin"
 KEYS = {name: str(i) for i, name in enumerate(SHAPES)}
@@ -318,10 +318,6 @@ raw("PT-33-untyped", lambda: model(
     {NORM: t.tensor(t.storage("f8", "uint8", 24, cls=(
         "torch.storage", "UntypedStorage")), [12])},
     {"f8": bytes(24)}).build())
-norm("PT-33-quantised", t.name("torch._utils", "_rebuild_qtensor") + t.tuple_(
-    stored(NORM), t.number(0), t.numbers([12]), t.numbers([1]),
-    t.tuple_(t.name("torch", "per_tensor_affine"), t.value(0.1), t.number(0)),
-    b"\x89", b"}") + b"R")
 norm("PT-33-sparse", t.name("torch._utils", "_rebuild_sparse_tensor")
      + t.tuple_(b"N", t.tuple_(b"N", b"N", t.numbers([12]))) + b"R")
 norm("PT-33-meta", t.name("torch._utils", "_rebuild_meta_tensor_no_storage")
@@ -332,9 +328,11 @@ norm("PT-33-negated", t.tensor(stored(NORM), [12], more=t.dict_({"neg": True})))
 norm("PT-33-integers", t.tensor(stored(NORM, dtype="int8", count=24), [12]))
 norm("PT-33-class-unknown", t.tensor(
     stored(NORM, cls=("torch", "OddStorage")), [12]))
-beside("PT-33-legal-unneeded", t.name("torch._utils", "_rebuild_qtensor")
-       + t.tuple_(stored(NORM), t.number(0), t.numbers([12]), t.numbers([1]),
-                  b")", b"\x89", b"}") + b"R")
+QUANTISED = t.name("torch._utils", "_rebuild_qtensor") + t.tuple_(
+    stored(NORM), t.number(0), t.numbers([12]), t.numbers([1]), b")", b"\x89",
+    b"}") + b"R"
+norm("PT-33-quantised", QUANTISED)
+raw("PT-33-legal-unneeded", lambda: model({UNREAD: QUANTISED}).build())
 norm("PT-33-object", t.name("torch._tensor", "Odd") + b")R")
 raw("PT-34-big-endian", lambda: t.torch_zip(
     t.dict_(tensors()), storages(), byteorder="big").build())

@@ -15,7 +15,8 @@ import sys
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 ROOT = TESTS.parent
-sys.path[:0] = [str(TESTS / 'bad_files'), str(TESTS / 'templates')]
+sys.path[:0] = [str(TESTS / 'bad_files'), str(TESTS / 'templates'),
+                str(TESTS / 'support')]
 
 PART = b'\n----\n'  # kPartLine
 TEXTS = ['Hello  world, it\'s 2024!\n', ' a\u00e9\u4e2d\U0001F600\u0301 ', '',
@@ -109,6 +110,58 @@ def ggufs():
             'tokenizer.ggml.unknown_token_id': g.u32(0),
             'tokenizer.ggml.add_bos_token': g.number(g.BOOL, 1), **more},
             []).build()
+
+
+def torch_objects():
+    """Opcodes of objects as torch.save pickles them; storage 0 has 24 bytes."""
+    import torch_writer as t
+    w = t.storage('0', 'float32', 6)
+    views = {'a': t.tensor(w, [2, 3]), 'b': t.tensor(w, [3, 2], 0, [1, 3]),
+             'c': t.tensor(w, [2], 3, [2]), 'd': t.tensor(w, [4, 1], 5, [0, 1])}
+    yield t.dict_(views)
+    yield t.dict_({'epoch': 3, 'model': t.dict_({'module.' + k: v for k, v in
+                                                  views.items()})})
+    yield t.dict_({'args': t.namespace({'num_layers': 2, 'eps': 1e-5,
+                                        'name': 'x', 'none': None}),
+                   'blob': t.bytes_(t.pickle(t.dict_({'a': [1, (2, True)]}))),
+                   'h': t.tensor(t.storage('0', 'bfloat16', 12), [12])})
+    yield t.dict_({'p': t.name('torch._utils', '_rebuild_parameter')
+                   + t.tuple_(t.tensor(w, [6]), b'\x88', b'}') + b'R',
+                   'm': t.name('torch._utils',
+                               '_rebuild_meta_tensor_no_storage')
+                   + t.tuple_(t.name('torch', 'float32'), t.numbers([2]),
+                              t.numbers([1]), b'\x89') + b'R'})
+
+
+def pickles():
+    import torch_writer as t
+    for opcodes in torch_objects():
+        yield t.pickle(opcodes)
+    yield b'I1\nI01\nL2L\nF1.5\nS\'a\\x41\'\nV\\u00e9\np1\ng1\n(lp2\n0(dp3\n.'
+    yield (b'\x80\x04\x95\x20\0\0\0\0\0\0\0\x8c\1a\x94\x8c\1B\x94\x93\x94)'
+           b'\x81\x94}\x94\x8c\1x\x94K\1sb\x8f(K\1\x90(K\2\x91\x87.')
+    yield b'\x80\x02]q\x01h\x01a.'
+    yield t.pickle(t.name('os', 'system') + t.text('id') + b'\x85R')
+
+
+def zips():
+    import torch_writer as t
+    z = t.Zip().add('a/data.pkl', b'abc').add('a/data/0', bytes(24))
+    yield z.build()
+    z.zip64 = {}
+    yield z.build()
+    yield t.Zip().build()
+
+
+def torch_files():
+    """The checksums of pickles are left out, so that changes get past them."""
+    import torch_writer as t
+    for opcodes in torch_objects():
+        z = t.Zip().add('a/data.pkl', t.pickle(opcodes), {'crc': 0}, {'crc': 0})
+        yield z.add('a/data/0', bytes(24)).build()
+        yield t.torch_legacy(opcodes, {'0': (4, bytes(24))})
+    legacy = t.tensor(t.storage('0', 'float32', 6, view=('1', 2, 3)), [3])
+    yield t.torch_legacy(t.dict_({'v': legacy}), {'0': (4, bytes(24))})
 
 
 def small_tokenizers():
@@ -468,13 +521,14 @@ SEEDS = {
     'generation_config': generation_configs, 'gguf': ggufs, 'ir_text': graphs,
     'jinja': templates, 'json': json_texts, 'launch': launches,
     'manifest': manifests, 'passes': pass_lists,
+    'pickle': pickles,
     'picture': pictures, 'prompt_file': prompt_files,
     'regex_pretok': patterns, 'safetensors': safetensors_files,
     'sentencepiece_model': sentencepiece_models,
     'shard_index': shard_indexes, 'split_scanner': scanner_texts,
     'stop_strings': stops, 'tensor_file': safetensors_files,
     'tokenizer_json': tokenizer_jsons, 'tokenizer_ranks': rank_files,
-    'utf8_stream': utf8_texts,
+    'torch_file': torch_files, 'utf8_stream': utf8_texts, 'zip': zips,
 }
 
 

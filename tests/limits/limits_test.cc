@@ -208,14 +208,13 @@ std::vector<Edge> FileEdges() {
        [](int64_t n) {
          // A zip64 record, its locator and the record of the end.
          const std::string count = Bytes<uint64_t>(n);
-         return ReadZip(
-                    absl::StrCat("PK\x06\x06", std::string(20, '\0'), count,
-                                 count, std::string(16, '\0'), "PK\x06\x07",
-                                 std::string(12, '\0'), Bytes<uint32_t>(1),
-                                 "PK\x05\x06", Bytes<uint32_t>(0),
-                                 Bytes<uint32_t>(0xffffffff),
-                                 Bytes<uint64_t>(0), Bytes<uint16_t>(0)),
-                    "m.pt")
+         return ReadZip(absl::StrCat("PK\x06\x06", std::string(20, '\0'), count,
+                                     count, std::string(16, '\0'), "PK\x06\x07",
+                                     std::string(12, '\0'), Bytes<uint32_t>(1),
+                                     "PK\x05\x06", Bytes<uint32_t>(0),
+                                     Bytes<uint32_t>(0xffffffff),
+                                     Bytes<uint64_t>(0), Bytes<uint16_t>(0)),
+                        "m.pt")
              .status();
        }},
       {"PickleOps",
