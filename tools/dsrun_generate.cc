@@ -143,6 +143,15 @@ absl::Status GenerateWork::Run(Session& session) {
     DS_RETURN_IF_ERROR(answers[0][0].error);
     return EndLine(answers[0][0].text);
   }
+  const bool greedy =
+      !first.sample.value_or(false) || first.temperature.value_or(1) == 0;
+  if (greedy && first.n.value_or(1) > 1 && first.beams.value_or(1) == 1 &&
+      !options_.verbosity.quiet) {
+    std::fputs(
+        "note: greedy answers are all the same; --temperature 0.8 makes them "
+        "differ\n",
+        stderr);
+  }
   const bool text =
       !options_.print_ids && (!options_.json || session.has_tokenizer());
   const absl::Time start = absl::Now();

@@ -433,14 +433,27 @@ absl::StatusOr<bool> ParseTokenize(std::vector<std::string> arguments,
                  "Plan folder; or a tokenizer.json, tokenizer.model or "
                  "*.tiktoken, or a folder that holds one")
       ->required();
-  app.add_option("--in", o.texts, "JSON file: a list of strings")->required();
+  auto* text = app.add_option("-p,--prompt,--text", o.texts_given,
+                              "A text; several make several results")
+                   ->type_name("TEXT")
+                   ->expected(1)
+                   ->take_all();
+  app.add_option("--in", o.texts, "JSON file: a list of strings")
+      ->excludes(text)
+      ->type_name("FILE");
   app.add_flag("--json", json,
                "Print a JSON list of {ids, ids_no_special, decoded, "
                "decoded_keep} (the one format there is)");
   app.add_option("--tiktoken-pattern", o.tiktoken_pattern,
                  "For a file of ranks whose name does not say it: gpt2, "
                  "cl100k_base, o200k_base, llama3, qwen");
-  return ParseApp(app, std::move(arguments));
+  DS_ASSIGN_OR_RETURN(const bool go_on, ParseApp(app, std::move(arguments)));
+  if (go_on && o.texts.empty() && o.texts_given.empty()) {
+    return absl::InvalidArgumentError(
+        "nothing to tokenize: give -p TEXT, or --in FILE; see dsrun tokenize "
+        "--help");
+  }
+  return go_on;
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct DsrunOptions {
   enum class Format { kText, kJson, kMarkdown };
   Format bench_format = Format::kText;
 
-  // embed, classify, fill-mask; prompt_file as above
+  // embed, classify, fill-mask, with prompt_file as above; tokenize
   std::vector<std::string> texts_given;
   std::vector<std::string> images;  // embed: files
   bool truncate = false;
@@ -73,7 +73,7 @@ struct DsrunOptions {
   bool generation_prompt = true;
 
   // tokenize
-  std::string texts;
+  std::string texts;  // file; empty: texts_given
   std::string tiktoken_pattern;  // empty: by the names of the files
 
   RunLimits limits;  // 0: not given

@@ -140,6 +140,8 @@ TEST(DsrunOptions, VerbsHaveTheirOwnFlags) {
       Good({"tokenize", "plan", "--in", "texts.json", "--json"});
   EXPECT_EQ(tokenize.verb, DsrunOptions::Verb::kTokenize);
   EXPECT_EQ(tokenize.texts, "texts.json");
+  EXPECT_EQ(Good({"tokenize", "plan", "-p", "a", "-p", "b"}).texts_given,
+            (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(Good({"chat", "plan"}).chat);
   EXPECT_TRUE(Good({"plan", "--chat"}).chat);
 }
@@ -231,6 +233,8 @@ TEST(DsrunOptions, RefusesWithOneLineThatHelps) {
   refuses({"bench", "plan", "-p", "99999999999999999999"},
           "--prompt-tokens: found \"99999999999999999999\"");
   refuses({"plan", "-t", "1025"}, "whole numbers from 1 to 1024");
+  refuses({"tokenize", "plan"}, "nothing to tokenize: give -p TEXT, or --in");
+  refuses({"tokenize", "plan", "-p", "a", "--in", "b"}, "--in");
   refuses({"serve", "plan"}, "unknown verb \"serve\"; there is no server");
   refuses({"run", "plan"}, "unknown verb \"run\"; without a verb");
   refuses({"plan", "bench"}, "unexpected argument \"bench\"; a verb comes");

@@ -50,17 +50,35 @@ json::Value Ids(const std::vector<int32_t>& ids) {
   return list;
 }
 
+// The strings of a JSON list in a file.
+absl::StatusOr<std::vector<std::string>> ReadTexts(const std::string& path) {
+  DS_ASSIGN_OR_RETURN(const std::string text,
+                      ReadFile(path, limits::kJsonFileBytes));
+  const auto list = json::Parse(text);
+  DS_RETURN_IF_ERROR(Annotate(list.status(), path));
+  if (!list->is_array()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": holds ", json::KindName(list->kind()),
+                     "; a list of strings is needed"));
+  }
+  std::vector<std::string> texts;
+  for (const json::Value& item : list->items()) {
+    if (!item.is_string()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": item ", texts.size(), " is ",
+                       json::KindName(item.kind()), "; a string is needed"));
+    }
+    texts.push_back(item.as_string());
+  }
+  return texts;
+}
+
 }  // namespace
 
 absl::Status Tokenize(const DsrunOptions& options) {
-  DS_ASSIGN_OR_RETURN(const std::string text,
-                      ReadFile(options.texts, limits::kJsonFileBytes));
-  auto texts = json::Parse(text);
-  DS_RETURN_IF_ERROR(Annotate(texts.status(), options.texts));
-  if (!texts->is_array()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.texts, ": holds ", json::KindName(texts->kind()),
-                     "; a list of strings is needed"));
+  std::vector<std::string> texts = options.texts_given;
+  if (!options.texts.empty()) {
+    DS_ASSIGN_OR_RETURN(texts, ReadTexts(options.texts));
   }
   ds_tokenizer* opened = nullptr;
   DS_RETURN_IF_ERROR(StatusOf(
@@ -69,18 +87,14 @@ absl::Status Tokenize(const DsrunOptions& options) {
   const Handle<ds_tokenizer> tokenizer(opened);
 
   json::Value out = json::Value::Array();
-  for (size_t i = 0; i < texts->items().size(); ++i) {
-    const json::Value& item = texts->items()[i];
-    if (!item.is_string()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(options.texts, ": item ", i, " is ",
-                       json::KindName(item.kind()), "; a string is needed"));
-    }
-    auto encoded = Encode(opened, item.as_string(), 0);
-    DS_RETURN_IF_ERROR(Annotate(encoded.status(), options.texts, ": item ", i));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    auto encoded = Encode(opened, texts[i], 0);
+    DS_RETURN_IF_ERROR(
+        Annotate(encoded.status(),
+                 options.texts.empty() ? "-p" : options.texts, ": item ", i));
     const std::vector<int32_t>& ids = *encoded;
     DS_ASSIGN_OR_RETURN(const auto bare,
-                        Encode(opened, item.as_string(), DS_NO_SPECIAL));
+                        Encode(opened, texts[i], DS_NO_SPECIAL));
     DS_ASSIGN_OR_RETURN(const std::string decoded,
                         Decode(opened, ids, /*skip_special=*/true));
     DS_ASSIGN_OR_RETURN(const std::string decoded_keep,

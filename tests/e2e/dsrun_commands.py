@@ -87,6 +87,13 @@ def check_generation(d):
               'a seed gives the same tokens, on any ranks', sampled)
     d.c.check(sampled[0] != greedy, 'sampling differs from greedy', greedy)
 
+    # Three times the same is what was asked for, and seldom what was meant.
+    for more, noted in ((['--greedy'], True), (['--greedy', '-q'], False),
+                        (['--temperature', 0.9], False), (['--beams', 3], False)):
+        r = d.run('one', *ids, '--answers', 3, *more)
+        d.c.check(r.returncode == 0 and noted == ('all the same' in r.stderr),
+                  f'--answers 3 {more}: a note or none', r.stderr)
+
     text = d.ok('one', '-p', 'abc', '-n', 8, '--greedy', '--ignore-eos')
     piped = d.ok('one', '-n', 8, '--greedy', '--ignore-eos', stdin='abc')
     dash = d.ok('one', '-p', '-', '-n', 8, '--greedy', '--ignore-eos',

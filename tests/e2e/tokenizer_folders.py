@@ -55,6 +55,9 @@ def main():
             if by_plan != by_folder or len(by_plan) != len(TEXTS):
                 sys.exit(f"{name}: plan and folder differ: {by_plan}, "
                          f"{by_folder}")
+            typed = [word for text in TEXTS[:2] for word in ("-p", text)]
+            if json.loads(run(dsrun, "tokenize", plan, *typed)) != by_plan[:2]:
+                sys.exit(f"{name}: -p differs from --in")
             if not all(set(x) == {"ids", "ids_no_special", "decoded",
                                   "decoded_keep"} for x in by_plan):
                 sys.exit(f"{name}: members are {by_plan[0].keys()}")
