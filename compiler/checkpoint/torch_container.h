@@ -25,7 +25,8 @@ struct TorchContainer {
 // errors. Reads the zip of PyTorch 1.6 and later, and the pickles in a row of
 // 0.1.1 to 1.5. Refused: the tar before that, TorchScript, plain pickles, files
 // of big-endian machines, and what ReadZip and ReadPickle refuse, in parts that
-// nothing uses and in pickles inside strings too.
+// nothing uses and in pickles inside strings too. Of a zip's checksums that of
+// the pickle is checked; those of the storages are not, as in PyTorch.
 absl::StatusOr<TorchContainer> ReadTorchContainer(absl::string_view file,
                                                   const std::string& path,
                                                   pickle::Heap& heap);
