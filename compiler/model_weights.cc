@@ -309,12 +309,9 @@ class Resolver {
                          t.shape[0] * t.shape[1] == want[0] &&
                          t.shape[1] == model_.head_dim;
     if (by_head) want = t.shape;
-    // One row may be published as a vector, a patch as [channels, side, side].
+    // One row may be published as a vector.
     if (want.size() == 2 && want[1] == 1 && t.shape.size() == 1) {
       want.pop_back();
-    }
-    if (pattern.slots[0]->cols == SlotDim::kPatch) {
-      want = {want[0], model_.channels, model_.patch_size, model_.patch_size};
     }
     if (pattern.transposed && t.transposed_from_published && want.size() == 2) {
       std::swap(want[0], want[1]);
@@ -719,6 +716,9 @@ std::vector<int64_t> PublishedShape(const WeightPattern& pattern,
     rows += SlotSize(model, slot->rows);
   }
   std::vector<int64_t> shape = {rows};
+  if (pattern.slots[0]->cols == SlotDim::kPatch) {
+    return {rows, model.channels, model.patch_size, model.patch_size};
+  }
   if (pattern.slots[0]->cols != SlotDim::kNone) {
     shape.push_back(SlotSize(model, pattern.slots[0]->cols));
     if (pattern.transposed) std::swap(shape[0], shape[1]);

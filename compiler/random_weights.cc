@@ -94,6 +94,15 @@ absl::StatusOr<std::vector<TensorInfo>> ListTensors(const Policy* given,
   }
   DS_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(config));
   std::vector<TensorInfo> out;
+  if (!policy->scale_tensor.empty()) {
+    TensorInfo t;
+    t.name = policy->scale_tensor;
+    t.dtype = dtype;
+    t.synthetic = SyntheticTensor();
+    t.synthetic->mean = 2.65f;  // ln(1 / 0.07), where CLIP's training begins
+    t.synthetic->scale = 0x1p-7f;
+    out.push_back(std::move(t));
+  }
   AddTensors(*policy, model, flags, dtype, &out);
   for (size_t i = 0; i < policy->towers.size(); ++i) {
     AddTensors(policy->towers[i], model.towers[i], flags.towers[i], dtype,

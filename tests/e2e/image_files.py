@@ -129,6 +129,10 @@ def main():
                 'a')
         refused('--no-normalize', ['--no-normalize'], plan, '--image', paths[0],
                 '--no-normalize')
+        # Weights that are made up are all there.
+        r = run(dscompile, os.path.join(source, 'config.json'),
+                '--random-weights', 1, '-o', os.path.join(tmp, 'made-up'))
+        c.check(r.returncode == 0, '--random-weights', r.stderr)
         check_older_sections(c, dscompile, dsrun, source, paths[0], tmp)
         # Of other plans.
         text = os.path.join(tmp, 'text')
