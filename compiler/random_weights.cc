@@ -10,7 +10,7 @@
 #include "compiler/config_support.h"
 #include "compiler/config_value.h"
 #include "compiler/model_attributes.h"
-#include "compiler/model_weights.h"
+#include "compiler/model_slots.h"
 #include "compiler/policy.h"
 #include "schema/base/status_macros.h"
 
