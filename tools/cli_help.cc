@@ -143,10 +143,9 @@ std::vector<std::string> Spellings(const CLI::Option& option) {
   for (const std::string& n : option.get_snames()) names.push_back("-" + n);
   for (const std::string& n : option.get_lnames()) names.push_back("--" + n);
   for (const FlagAlias& a : FlagAliases()) {
-    const std::string alias(a.alias);
-    if (absl::c_linear_search(option.get_lnames(), std::string(a.flag)) &&
-        !absl::c_linear_search(names, alias)) {
-      names.push_back(alias);
+    if (absl::c_linear_search(option.get_lnames(), a.flag) &&
+        !absl::c_linear_search(names, a.alias)) {
+      names.emplace_back(a.alias);
     }
   }
   return names;

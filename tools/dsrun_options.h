@@ -3,6 +3,8 @@
 #define DEEPSLICE_TOOLS_DSRUN_OPTIONS_H_
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -88,8 +90,24 @@ struct DsrunOptions {
   std::vector<std::string> arguments;  // for ranks that this process starts
 };
 
-// nullopt: --help or --version has been printed to stdout; Internal when it
-// could not be. InvalidArgument is a usage error, in one line.
+class DsrunVerb;
+
+// Reads command lines, one after another.
+class DsrunCommandLine {
+ public:
+  DsrunCommandLine();
+  ~DsrunCommandLine();
+  // nullopt: --help or --version has been printed to stdout; Internal when it
+  // could not be. InvalidArgument is a usage error, in one line.
+  absl::StatusOr<std::optional<DsrunOptions>> Parse(int argc,
+                                                    const char* const* argv);
+
+ private:
+  DsrunOptions options_;  // which the verbs' flags fill
+  std::map<DsrunOptions::Verb, std::unique_ptr<DsrunVerb>> verbs_;
+};
+
+// The one that a process was started with.
 absl::StatusOr<std::optional<DsrunOptions>> ParseDsrunOptions(
     int argc, const char* const* argv);
 

@@ -38,6 +38,40 @@ TEST(DsrunOptions, ReadsAGeneration) {
   EXPECT_EQ(o.limits.max_batch, 0);
 }
 
+TEST(DsrunOptions, ALineKnowsNothingOfTheOneBefore) {
+  DsrunCommandLine line;
+  const auto parse = [&](std::vector<const char*> words) {
+    words.insert(words.begin(), "dsrun");
+    return line.Parse(static_cast<int>(words.size()), words.data());
+  };
+  DS_ASSERT_OK(
+      parse({"plan", "--prompt-ids", "5,6", "--stop", "x", "--stop-ids", "3",
+             "--logit-bias", "4:1", "--seed", "7", "--answers", "2", "--json"})
+          .status());
+  EXPECT_FALSE(parse({"plan", "--sed", "7"}).ok());
+  EXPECT_FALSE(parse({"plan", "--feed", "a", "--seed", "1"}).ok());
+  DS_ASSERT_OK_AND_ASSIGN(const std::optional<DsrunOptions> o,
+                          parse({"plan2", "-n", "3"}));
+  EXPECT_EQ(o->plan, "plan2");
+  EXPECT_TRUE(o->prompt_ids.empty());
+  EXPECT_FALSE(o->generation.stop.has_value());
+  EXPECT_FALSE(o->generation.stop_ids.has_value());
+  EXPECT_FALSE(o->generation.logit_bias.has_value());
+  EXPECT_FALSE(o->generation.seed.has_value());
+  EXPECT_FALSE(o->generation.n.has_value());
+  EXPECT_FALSE(o->feed.has_value());
+  EXPECT_FALSE(o->json);
+  const auto bench = [&](std::vector<const char*> more) {
+    more.insert(more.begin(), {"bench", "plan"});
+    return (*parse(more))->bench_format;
+  };
+  EXPECT_EQ(bench({"-o", "json"}), DsrunOptions::Format::kJson);
+  EXPECT_EQ(bench({}), DsrunOptions::Format::kText);
+  EXPECT_EQ((*parse({"selftest", "plan"}))->device.init_timeout,
+            absl::Hours(1));
+  EXPECT_LT((*parse({"plan", "-p", "a"}))->device.init_timeout, absl::Hours(1));
+}
+
 TEST(DsrunOptions, ReadsSamplingUnderItsOtherNames) {
   const DsrunOptions o =
       Good({"plan", "-p", "a_b --c", "--temp", "0.5", "--top_k=40", "--top-p",

@@ -201,6 +201,12 @@ void GenerationFlags::AddAnswers(CLI::App& app) {
       ->group(group);
 }
 
+void GenerationFlags::Clear() {
+  biases_.clear();
+  stop_ids_.clear();
+  stops_.clear();
+}
+
 absl::Status GenerationFlags::ReadLists() {
   GenerationChoice& g = choice_;
   for (const std::string& text : biases_) {

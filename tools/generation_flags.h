@@ -16,6 +16,8 @@ class GenerationFlags {
   // Adds them to `app`; what is typed goes to `choice`. Both must outlive it.
   GenerationFlags(CLI::App* app, GenerationChoice* choice);
 
+  // Before a line is parsed: forgets the one before, but for `choice`.
+  void Clear();
   // After parsing: reads lists, checks what single flags can't tell, settles
   // the choice. InvalidArgument is a usage error.
   absl::Status Finish();

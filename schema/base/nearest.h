@@ -38,7 +38,13 @@ std::string NearestName(absl::string_view name, const Names& known) {
   int best_distance = static_cast<int>(name.size()) / 3 + 2;
   for (const auto& candidate : known) {
     const absl::string_view text(candidate);
-    if (text.size() > kLongestName) continue;
+    // As many letters come or go at least.
+    const size_t sizes[] = {name.size(), text.size()};
+    if (text.size() > kLongestName ||
+        static_cast<int>(std::max(sizes[0], sizes[1]) -
+                         std::min(sizes[0], sizes[1])) >= best_distance) {
+      continue;
+    }
     const int distance = EditDistance(name, text);
     if (distance < best_distance) {
       best_distance = distance;

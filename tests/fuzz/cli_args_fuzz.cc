@@ -18,8 +18,9 @@ FUZZ_TARGET(cli_args) {
   }
   std::vector<const char*> argv = {"dsrun"};
   for (const std::string& word : words) argv.push_back(word.c_str());
-  const auto options =
-      ParseDsrunOptions(static_cast<int>(argv.size()), argv.data());
+  // Its flags are made once: that takes longer than to read a line.
+  static DsrunCommandLine* const line = new DsrunCommandLine;
+  const auto options = line->Parse(static_cast<int>(argv.size()), argv.data());
   if (!options.ok()) CheckRefusal(options.status());
 
   const auto bytes = ParseByteSize(words[0]);
