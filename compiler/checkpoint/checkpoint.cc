@@ -161,7 +161,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     return absl::NotFoundError(
         absl::StrCat(path,
                      ": no such file or folder; give a Hugging Face folder, a "
-                     ".safetensors, .bin, .pt or .pth file, or a .gguf file"));
+                     ".safetensors, .bin, .pt or .pth file, or a .gguf file, "
+                     "of this machine: nothing is downloaded by name"));
   }
   if (IsWeightFile(path, WeightFiles::kSafetensors) ||
       IsWeightFile(path, WeightFiles::kTorch)) {

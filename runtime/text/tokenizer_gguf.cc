@@ -78,7 +78,8 @@ absl::Status ReadGgufBpe(const GgufVocabulary& v, TokenizerSpec* spec,
   if (const int32_t missing = builder.CountMissingBytes(); missing > 0) {
     notes->push_back(
         absl::StrCat(GgufVocabulary::Key("tokens"), ": ", missing,
-                     " of the 256 bytes have no token and are dropped"));
+                     " of the 256 bytes have no token: a text that has one "
+                     "loses it, as with the published tokenizer"));
   }
   DS_RETURN_IF_ERROR(AddMerges(v, &builder));
   builder.Finish(spec);

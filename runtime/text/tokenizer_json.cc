@@ -83,9 +83,10 @@ absl::StatusOr<TokenizerTables> ReadTokenizerJson(
       spec.continuing_prefix.empty() && spec.end_of_word_suffix.empty() &&
       spec.unk_id < 0) {
     if (const int32_t missing = builder.CountMissingBytes(); missing > 0) {
-      tables.notes.push_back(
-          absl::StrCat("tokenizer.json: ", missing,
-                       " of the 256 bytes have no token and are dropped"));
+      tables.notes.push_back(absl::StrCat(
+          "tokenizer.json: ", missing,
+          " of the 256 bytes have no token: a text that has one loses it, "
+          "as with the published tokenizer"));
     }
   }
   builder.Finish(&spec);
