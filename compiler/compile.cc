@@ -308,8 +308,9 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   PipelineOptions pipeline;
   pipeline.tp = o.tp;
   DS_ASSIGN_OR_RETURN(pipeline.storage, ChooseStorage(o.dtype, model.dtype));
-  // Who asks for less than 16 bits has asked for small weights.
-  if (pipeline.storage.weights == pipeline.storage.base) {
+  // Who asks for less than 16 bits has asked for small weights, and GPUs
+  // multiply by weights of one type.
+  if (pipeline.storage.weights == pipeline.storage.base && !HasGpu(targets)) {
     pipeline.storage.precise = model.precise;
   }
   pipeline.dump_dir = o.dump_ir;

@@ -35,7 +35,8 @@ struct StepInfo {
                            // at most S (a row of each sequence)
   int32_t image_tokens;    // at most the dim P
   int32_t images;          // at most I
-  int32_t reserved[9];
+  int32_t source_tokens;   // at most E
+  int32_t reserved[8];
 };
 static_assert(sizeof(StepInfo) == 64);
 
@@ -51,6 +52,9 @@ static_assert(sizeof(StepInfo) == 64);
 //   samplers [R, 8]: a SamplerRecord for each row
 //   types [T], image_positions [P], image_slots [P], image_rows [I],
 //     pixels [P, N]: of an encoder, as in StepBatch
+//   source_ids [E], source_positions [E], source_slots [E], sources [S, 2]: of
+//     an encoder beside a decoder, as in StepBatch; programs of a bucket run in
+//     steps without sources (E is 0) and have but the last
 struct SamplerRecord {
   float temperature;  // 0: greedy
   int32_t top_k;      // 0: off

@@ -3,9 +3,9 @@
 # packed: tools/gpu_check.sh PART [STAGE_DIR]
 #
 #   PART         does
-#   correctness  kernels, ranks, golden cases, encoders, SmolLM2 where its parts
-#                were kept, the compute-sanitizer, plans against those compiled
-#                elsewhere
+#   correctness  kernels, ranks, golden cases, encoders, encoder-decoders, SmolLM2
+#                where its parts were kept, the compute-sanitizer, plans against
+#                those compiled elsewhere
 #   speed-1b     Llama-3.2-1B and SmolLM2 shapes beside the peer
 #   speed-8b     the Llama-3.1-8B shape beside the peer
 #   load         a made-up checkpoint of 16 GB: compiled, then loaded
@@ -147,6 +147,8 @@ correctness)
     "$top/tests/run_gpu_cases.py" --bin "$bin" --cases "$work/cases" \
     --runs fp32:2 --only llama-gqa-tied
   step encoders 240 python3 "$top/tests/e2e/encoder_outputs.py" \
+    "$bin/dscompile" "$bin/dsrun" "$bin/dsplan" sm_90a cuda "$work/cases"
+  step seq2seq 150 python3 "$top/tests/e2e/seq2seq.py" \
     "$bin/dscompile" "$bin/dsrun" "$bin/dsplan" sm_90a cuda "$work/cases"
   step generation 200 python3 "$top/tests/e2e/dsrun_generation.py" \
     "$bin/dscompile" "$bin/dsrun" sm_90a cuda

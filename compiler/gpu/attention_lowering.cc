@@ -2,19 +2,47 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/gpu/lower_attention.h"
+#include "kernels/cuda/cross_attention.h"
 #include "kernels/cuda/encoder_attention.h"
 #include "kernels/cuda/latent_attention.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
+namespace {
+
+absl::Status CheckRelative(const std::optional<RelativeBiasShape>& s,
+                           bool both_directions) {
+  if (!s.has_value() || RelativeBiasArg(*s, both_directions).has_value()) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrFormat(
+      "%d buckets of relative positions up to %d: more than the GPU's kernels "
+      "take; compile with --target cpu",
+      s->buckets, s->max_distance));
+}
+
+absl::Status HeadsTooLarge(int64_t head_dim) {
+  return absl::UnimplementedError(absl::StrFormat(
+      "heads of %d elements: more than the GPU's kernel takes; compile with "
+      "--target cpu",
+      head_dim));
+}
+
+}  // namespace
 
 absl::Status AttentionLowering::LowerAttention(const Node& n) {
   AttentionShape s = ShapeOfAttention(n, r_);
+  DS_RETURN_IF_ERROR(CheckRelative(s.relative, /*both_directions=*/false));
+  if (s.relative.has_value() && s.alibi.has_value()) {
+    return absl::UnimplementedError(
+        "ALiBi and biases by relative position together");
+  }
   const bool fused_row = n.op == OpKind::kQkvAttention;
   const auto input = [&](int i) { return BufferOf(n.in(fused_row ? 0 : i)); };
   const int q = input(0), k = input(1), v = input(2);
@@ -37,6 +65,9 @@ absl::Status AttentionLowering::LowerAttention(const Node& n) {
     if (s.alibi.has_value()) {
       const int slopes = fused_row ? +Q::slopes : +A::slopes;
       operands.push_back(Operand(n.weight(slopes)));
+    }
+    if (s.relative.has_value()) {
+      operands.push_back(Operand(n.weight(A::rel_bias)));
     }
     return operands;
   };
@@ -128,11 +159,6 @@ absl::Status AttentionLowering::LowerLatentAttention(const Node& n) {
 absl::Status AttentionLowering::LowerEncoderAttention(const Node& n) {
   using In = operand::EncoderAttention;
   using At = attr::EncoderAttention;
-  if (n.weight(In::rel_bias) != nullptr) {
-    return absl::UnimplementedError(
-        "biases by relative position have no GPU kernel in this version; "
-        "compile with --target cpu");
-  }
   const int q = BufferOf(n.in(In::q)), k = BufferOf(n.in(In::k));
   const int v = BufferOf(n.in(In::v)), y = BufferOf(n.result);
   EncoderAttentionShape s;
@@ -147,19 +173,57 @@ absl::Status AttentionLowering::LowerEncoderAttention(const Node& n) {
   s.y_stride = Stride(y);
   s.causal = static_cast<Mask>(n.i(At::mask)) == Mask::kCausal;
   s.scale = n.f(At::scale);
+  s.relative = RelativeOf(n.weight(In::rel_bias), n.i(At::max_distance));
+  DS_RETURN_IF_ERROR(CheckRelative(s.relative, !s.causal));
   s.count = CountOf(n.result);
   s.max_rows = RowsOf(n.result);
   const std::optional<KernelSpec> kernel =
       SpecializeEncoderAttention(s, *r_.target);
-  if (!kernel.has_value()) {
-    return absl::UnimplementedError(absl::StrFormat(
-        "heads of %d elements: more than the GPU's kernel takes; compile with "
-        "--target cpu",
-        s.head_dim));
+  if (!kernel.has_value()) return HeadsTooLarge(s.head_dim);
+  std::vector<Ref> operands = {Ref::Buffer(q), Ref::Buffer(k), Ref::Buffer(v),
+                               Operand(n.in(In::slots))};
+  if (s.relative.has_value()) {
+    operands.push_back(Operand(n.weight(In::rel_bias)));
   }
+  b_.Launch(*kernel, n.result->name, std::move(operands), y);
+  return absl::OkStatus();
+}
+
+absl::Status AttentionLowering::LowerCrossAttention(const Node& n) {
+  using In = operand::CrossAttention;
+  using At = attr::CrossAttention;
+  const int q = BufferOf(n.in(In::q)), y = BufferOf(n.result);
+  CrossAttentionShape s;
+  s.type = r_.activations;
+  s.cache = static_cast<DType>(n.state->encoding);
+  s.heads = n.i(At::heads);
+  s.kv_heads = n.i(At::kv_heads);
+  s.group = n.i(At::group);
+  s.head_offset = n.i(At::head_offset);
+  s.head_dim = n.i(At::head_dim);
+  s.scale = n.f(At::scale);
+  s.q_stride = Stride(q);
+  s.y_stride = Stride(y);
+  s.block_tokens = s.max_sources = r_.ceilings.max_source_tokens;
+  s.max_rows = RowsOf(n.result);
+  const Ref state = Ref::State(IndexOf(n.state));
+  if (!IsLeftOut(n.in(In::k))) {
+    const int k = BufferOf(n.in(In::k)), v = BufferOf(n.in(In::v));
+    s.k_stride = Stride(k);
+    s.v_stride = Stride(v);
+    const std::string name = absl::StrCat(n.result->name, ".appended");
+    b_.Launch(
+        SpecializeCrossAppend(s, *r_.target), name,
+        {Ref::Buffer(k), Ref::Buffer(v), Operand(n.in(In::source_positions)),
+         Operand(n.in(In::source_slots)), state},
+        b_.AddScratch(name, kCrossAppendScratchBytes));
+  }
+  const std::optional<KernelSpec> kernel =
+      SpecializeCrossAttention(s, *r_.target);
+  if (!kernel.has_value()) return HeadsTooLarge(s.head_dim);
   b_.Launch(*kernel, n.result->name,
-            {Ref::Buffer(q), Ref::Buffer(k), Ref::Buffer(v),
-             Operand(n.in(In::slots))},
+            {Ref::Buffer(q), Operand(n.in(In::slots)),
+             Operand(n.in(In::sources)), state},
             y);
   return absl::OkStatus();
 }

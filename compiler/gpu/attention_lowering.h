@@ -17,6 +17,7 @@ class AttentionLowering : protected RowLowering {
   absl::Status LowerAttention(const Node& n);
   absl::Status LowerLatentAttention(const Node& n);
   absl::Status LowerEncoderAttention(const Node& n);
+  absl::Status LowerCrossAttention(const Node& n);
 
  private:
   // Of an attention; none when it needs none.

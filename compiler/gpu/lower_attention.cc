@@ -24,6 +24,14 @@ bool IsAttention(const Node& n) {
   return n.op == OpKind::kAttention || n.op == OpKind::kQkvAttention;
 }
 
+std::optional<RelativeBiasShape> RelativeOf(const Weight* biases,
+                                            int64_t max_distance) {
+  if (biases == nullptr) return std::nullopt;
+  // The tags of encodings that are no quantised ones are those of dtypes.
+  return RelativeBiasShape{static_cast<DType>(biases->encoding),
+                           biases->type.dims[1].size, max_distance};
+}
+
 AttentionShape ShapeOfAttention(const Node& n, const ProgramRequest& request) {
   AttentionShape s;
   if (n.op == OpKind::kAttention) {
@@ -32,6 +40,8 @@ AttentionShape ShapeOfAttention(const Node& n, const ProgramRequest& request) {
     if (n.operands[operand::Attention::slopes].present()) {
       s.alibi = static_cast<Alibi>(n.i(A::alibi));
     }
+    s.relative = RelativeOf(n.weight(operand::Attention::rel_bias),
+                            n.i(A::max_distance));
   } else {
     using A = attr::QkvAttention;
     s = CommonShape<A>(n);

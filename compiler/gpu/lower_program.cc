@@ -18,13 +18,6 @@
 namespace deepslice {
 namespace {
 
-absl::Status OnCpuAlone(absl::string_view where, absl::string_view what) {
-  return absl::UnimplementedError(
-      absl::StrCat(where, ": ", what,
-                   " have no GPU programs in this version; compile with "
-                   "--target cpu"));
-}
-
 absl::Status CheckEncoder(const Graph& graph) {
   for (const Value* v : graph.returns()) {
     const bool is_known =
@@ -41,12 +34,6 @@ absl::Status CheckEncoder(const Graph& graph) {
 }
 
 absl::Status CheckGraph(const Graph& graph) {
-  for (const auto& n : graph.nodes()) {
-    if (n->op == OpKind::kCrossAttention) {
-      return OnCpuAlone(absl::StrCat("%", n->result->name),
-                        "encoders beside a decoder");
-    }
-  }
   if (EncodesGraph(graph)) return CheckEncoder(graph);
   if (graph.returns().size() != 1) {
     return absl::UnimplementedError(
@@ -71,7 +58,7 @@ class Lowering : private AttentionLowering {
 
   absl::StatusOr<LoweredProgram> Run() {
     for (const auto& n : graph_.nodes()) {
-      if (folds_.IsFolded(n.get())) continue;
+      if (folds_.IsFolded(n.get()) || IsLeftOut(n->result)) continue;
       DS_RETURN_IF_ERROR(
           Annotate(Lower(*n), "%", n->result->name, ": ", n->def().spelling));
     }
@@ -144,7 +131,7 @@ class Lowering : private AttentionLowering {
       case OpKind::kEncoderAttention:
         return LowerEncoderAttention(n);
       case OpKind::kCrossAttention:
-        break;  // CheckGraph
+        return LowerCrossAttention(n);
     }
     return absl::UnimplementedError("no GPU kernel does it");
   }

@@ -464,13 +464,70 @@ TEST(LowerForGpu, EncodersHaveOneProgramThatReturnsWhatTheyPublish) {
   ExpectDistinctWhileAlive(p);
 }
 
-TEST(LowerForGpu, SendsWhatHasNoKernelsToTheCpu) {
-  const std::vector<Graph> ranks = GoldenGraphs("t5", 1, "bf16");
-  const absl::Status status =
-      LowerForGpu(ranks[0], Ceilings(), {}, Hopper()).status();
-  DS_EXPECT_ERROR(status, kUnimplemented,
-                  "encoders beside a decoder have no GPU programs");
-  DS_EXPECT_ERROR(status, kUnimplemented, "compile with --target cpu");
+StepCeilings WithSources() {
+  StepCeilings c = Ceilings();
+  c.max_source_tokens = 40;
+  return c;
+}
+
+TEST(LowerForGpu, AnEncoderBesideADecoderRunsInStepsAlone) {
+  const std::vector<Graph> ranks = GoldenGraphs("t5", 2, "bf16");
+  DS_ASSERT_OK_AND_ASSIGN(
+      const GpuPrograms all,
+      LowerForGpu(ranks[1], WithSources(), {1, 2}, Hopper()));
+  ASSERT_EQ(all.programs.size(), 4u);
+  const int64_t layers = std::count_if(
+      ranks[1].nodes().begin(), ranks[1].nodes().end(),
+      [](const auto& n) { return n->op == OpKind::kCrossAttention; });
+  ASSERT_GT(layers, 0);
+  for (const LoweredProgram& p : all.programs) {
+    const bool whole = p.bucket == 0;
+    const std::vector<std::string> runs = WhatRuns(all, p);
+    EXPECT_EQ(Count(runs, "cross_attention.cuh"), whole ? 2 * layers : layers);
+    EXPECT_EQ(Count(runs, "encoder_attention.cuh") > 0, whole);
+    EXPECT_EQ(Count(runs, "attention_simple.cuh"), layers);
+    // All read which source is whose; the encoder's inputs are the step's.
+    std::set<std::string> inputs;
+    for (const int b : p.inputs) inputs.insert(p.buffers[b].name);
+    EXPECT_EQ(inputs.count("sources"), 1u);
+    for (const char* name :
+         {"source_ids", "source_positions", "source_slots"}) {
+      EXPECT_EQ(inputs.count(name) == 1, whole) << p.name << " " << name;
+    }
+    const bool counts = std::any_of(
+        p.dims.begin(), p.dims.end(),
+        [](const ScheduledDim& d) { return d.name == "E" && d.maximum == 40; });
+    EXPECT_EQ(counts, whole);
+    ExpectDistinctWhileAlive(p);
+    ExpectSyncApart(p);
+  }
+}
+
+TEST(LowerForGpu, LaunchesOverSourcesAreNoPartOfAChain) {
+  // A step without sources lacks them, so what follows waits by itself.
+  const std::vector<Graph> ranks = GoldenGraphs("t5", 1, "fp32");
+  DS_ASSERT_OK_AND_ASSIGN(const GpuPrograms all,
+                          LowerForGpu(ranks[0], WithSources(), {}, Hopper()));
+  const LoweredProgram& p = Find(all, "step");
+  int source_dim = -1;
+  for (size_t d = 0; d < p.dims.size(); ++d) {
+    if (p.dims[d].name == "E") source_dim = static_cast<int>(d);
+  }
+  ASSERT_GE(source_dim, 0);
+  const auto over_sources = [&](const LoweredStep& s) {
+    return s.kind == Kind::kLaunch &&
+           std::any_of(s.grid.begin(), s.grid.end(),
+                       [&](const auto& g) { return g.dim == source_dim; });
+  };
+  int changes = 0, appended = 0;
+  for (size_t i = 1; i < p.steps.size(); ++i) {
+    appended += absl::StrContains(p.steps[i].name, ".cross.appended");
+    if (over_sources(p.steps[i]) == over_sources(p.steps[i - 1])) continue;
+    ++changes;
+    EXPECT_FALSE(p.steps[i].programmatic) << p.steps[i].name;
+  }
+  EXPECT_GT(changes, 2);
+  EXPECT_GT(appended, 0);  // keys and values, into the state
 }
 
 TEST(LowerForGpu, ImagesHaveRowsOfTheirOwn) {
@@ -538,7 +595,10 @@ TEST_P(LowerModel, SlotsAndSyncWordsAreSharedByNobody) {
   for (int r = 0; r < c.tp; ++r) {
     DS_ASSERT_OK_AND_ASSIGN(
         const GpuPrograms all,
-        LowerForGpu(ranks[r], Ceilings(), {r, c.tp}, Hopper()));
+        LowerForGpu(
+            ranks[r],
+            absl::StrContains(c.model, "t5") ? WithSources() : Ceilings(),
+            {r, c.tp}, Hopper()));
     std::set<std::pair<std::string, std::string>> kernels;
     for (const KernelSpec& k : all.kernels) {
       EXPECT_TRUE(kernels.insert({k.source, k.entry}).second) << k.entry;
@@ -570,7 +630,8 @@ INSTANTIATE_TEST_SUITE_P(
         ModelCase{"bert-tokens", 2, "bf16"},
         ModelCase{"bert-one-class", 3, "fp32"},
         ModelCase{"distilbert-mlm", 2, "fp16"},
-        ModelCase{"roberta-classify", 1, "bf16"}),
+        ModelCase{"roberta-classify", 1, "bf16"}, ModelCase{"t5", 1, "bf16"},
+        ModelCase{"t5-gated", 3, "fp32"}, ModelCase{"mt5-silu", 8, "fp16"}),
     [](const auto& info) {
       std::string name = absl::StrCat(info.param.model, "_tp", info.param.tp,
                                       "_", info.param.dtype);

@@ -106,16 +106,20 @@ void ProgramBuilder::Launch(const KernelSpec& spec, absl::string_view name,
   const int kernel = kernels_.Add(spec);
   // A step that follows another kernel of ours may start while that one drains;
   // others don't say when they may be overtaken.
-  // Nor may the first launch over images: a step without texts begins there.
-  const bool of_images =
-      std::any_of(spec.grid.begin(), spec.grid.end(), [](const GridExtent& g) {
-        return g.dim == CountDim::kImageTokens || g.dim == CountDim::kImages;
-      });
+  // Nor may the first launch over images or sources, or the first one after
+  // these: a step without them lacks these launches.
+  Rows rows = Rows::kTokens;
+  for (const GridExtent& g : spec.grid) {
+    if (g.dim == CountDim::kSourceTokens) rows = Rows::kSources;
+    if (g.dim == CountDim::kImageTokens || g.dim == CountDim::kImages) {
+      rows = Rows::kImages;
+    }
+  }
   const bool after_launch =
       !program_.steps.empty() &&
       program_.steps.back().kind == LoweredStep::Kind::kLaunch &&
-      of_images == of_images_;
-  of_images_ = of_images;
+      rows == last_rows_;
+  last_rows_ = rows;
   LoweredStep& step =
       AddStep(LoweredStep::Kind::kLaunch, name, output, in_place);
   step.kernel = kernel;
@@ -140,6 +144,9 @@ void ProgramBuilder::Launch(const KernelSpec& spec, absl::string_view name,
         break;
       case CountDim::kImages:
         step.grid[i].dim = DimIndex("I");
+        break;
+      case CountDim::kSourceTokens:
+        step.grid[i].dim = DimIndex("E");
         break;
     }
   }

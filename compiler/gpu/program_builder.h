@@ -66,7 +66,9 @@ class ProgramBuilder {
   void AssignSlots();
 
   LoweredProgram program_;
-  bool of_images_ = false;     // the last launch
+  // What a launch is over; a step may have none of it.
+  enum class Rows { kTokens, kImages, kSources };
+  Rows last_rows_ = Rows::kTokens;
   std::vector<int> in_place_;  // per step
   SpecTable& kernels_;
 };

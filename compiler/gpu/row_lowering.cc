@@ -12,10 +12,11 @@ namespace {
 
 // An input with a number for each row.
 absl::string_view RowNumbers(CountDim count) {
-  return count == CountDim::kRows          ? "rows"
-         : count == CountDim::kImageTokens ? "image_positions"
-         : count == CountDim::kImages      ? "image_rows"
-                                           : "positions";
+  return count == CountDim::kRows           ? "rows"
+         : count == CountDim::kImageTokens  ? "image_positions"
+         : count == CountDim::kImages       ? "image_rows"
+         : count == CountDim::kSourceTokens ? "source_positions"
+                                            : "positions";
 }
 
 }  // namespace

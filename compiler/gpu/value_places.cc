@@ -30,6 +30,9 @@ std::vector<ScheduledDim> Dims(const ProgramRequest& r) {
   if (tile > 0) {
     dims.push_back({"Q", CeilDiv(tokens, tile) + r.ceilings.max_batch});
   }
+  if (r.ceilings.max_source_tokens > 0 && r.bucket == 0) {
+    dims.push_back({"E", r.ceilings.max_source_tokens});
+  }
   if (r.ceilings.max_images > 0) {
     dims.push_back({"P", r.ceilings.max_images * r.ceilings.image_tokens});
     dims.push_back({"I", r.ceilings.max_images});
@@ -89,6 +92,7 @@ CountDim ValuePlaces::CountOf(const Value* v) {
   return rows == "R"   ? CountDim::kRows
          : rows == "P" ? CountDim::kImageTokens
          : rows == "I" ? CountDim::kImages
+         : rows == "E" ? CountDim::kSourceTokens
                        : CountDim::kTokens;
 }
 
@@ -141,6 +145,7 @@ void ValuePlaces::AddInputs() {
     return LoweredExtent{0, b_.DimIndex(name)};
   };
   for (const auto& p : graph_.params()) {
+    if (IsLeftOut(p.get())) continue;
     std::vector<LoweredExtent> extents;
     for (const Dim& d : p->type.dims) {
       extents.push_back(d.is_symbol() ? LoweredExtent{0, b_.DimIndex(d.symbol)}

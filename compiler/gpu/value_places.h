@@ -27,6 +27,11 @@ class ValuePlaces {
  protected:
   DType TypeOf(const Value* v) const;
   bool IsPadded(const Value* v) const { return padded_.contains(v); }
+  // Whether its rows are source tokens in a program of a bucket, whose steps
+  // have none.
+  bool IsLeftOut(const Value* v) const {
+    return r_.bucket > 0 && v->type.dims[0] == Dim("E");
+  }
   // The value's buffer, made when it is asked for first.
   int BufferOf(const Value* v);
   // A new buffer for as many rows as v has.

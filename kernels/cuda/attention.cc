@@ -53,6 +53,12 @@ std::string KeysArg(const AttentionShape& s, bool precise = false) {
   const std::string keys =
       absl::StrCat(s.block_tokens, ", ", s.window, ", ",
                    FloatBits(s.scale * (capped ? 1 / s.softcap : log2e)));
+  if (s.relative.has_value()) {
+    const auto biases = RelativeBiasArg(*s.relative, /*both_directions=*/false);
+    DS_CHECK(biases.has_value() && !s.alibi.has_value());
+    return absl::StrCat("AttentionRelativeKeys<", keys, ", ",
+                        FloatBits(s.softcap * log2e), ", ", *biases, ">");
+  }
   if (!capped && !s.alibi.has_value()) {
     return absl::StrCat("AttentionKeys<", keys, ">");
   }
@@ -63,9 +69,16 @@ std::string KeysArg(const AttentionShape& s, bool precise = false) {
                       ", ", FloatBits(s.alibi.has_value() ? factor : 0), ", ",
                       precise ? "true" : "false", ">");
 }
-// What the entries that take slopes are called besides.
+// What the entries that take slopes or biases are called besides.
 absl::string_view SlopesSuffix(const AttentionShape& s) {
-  return s.alibi.has_value() ? "Slopes<" : "<";
+  return s.relative.has_value() ? "Relative<"
+         : s.alibi.has_value()  ? "Slopes<"
+                                : "<";
+}
+// And the biases' type, their last argument.
+std::string BiasTypeArg(const AttentionShape& s) {
+  if (!s.relative.has_value()) return ">";
+  return absl::StrCat(", ", CudaTypeName(s.relative->type), ">");
 }
 std::string RotaryArg(const AttentionShape& s) {
   return absl::StrCat("AttentionRotary<", s.head_dim, ", ", s.rotary_dim, ", ",
@@ -82,11 +95,14 @@ std::string ShapeLabel(const AttentionShape& s) {
   return absl::StrCat(s.heads, "/", s.kv_heads, "x", s.head_dim, " ",
                       DTypeName(s.cache), s.window > 0 ? " window" : "",
                       s.softcap > 0 ? " softcap" : "",
-                      s.alibi.has_value() ? " alibi" : "");
+                      s.alibi.has_value() ? " alibi" : "",
+                      s.relative.has_value() ? " relative" : "");
 }
 
-// Both operands of a tensor core come from the cache as they lie there.
+// Both operands of a tensor core come from the cache as they lie there. Biases
+// by relative position are the simple kernel's.
 bool TensorCore(const AttentionShape& s) {
+  if (s.relative.has_value()) return false;
   return s.type == s.cache && (s.type == DType::kF16 || s.type == DType::kBF16);
 }
 
@@ -116,11 +132,11 @@ int64_t DecodeRingBytes(const AttentionShape& s, const DecodeTuning& t) {
 KernelSpec SimpleDecode(const AttentionShape& s, const GpuTarget& target) {
   KernelSpec spec;
   spec.source = "attention_simple.cuh";
-  spec.entry =
-      absl::StrCat("AttentionSimpleDecode", SlopesSuffix(s),
-                   CudaTypeName(s.type), ", ", CudaTypeName(s.cache), ", ",
-                   HeadsArg(s), ", ", KeysArg(s, /*precise=*/true), ", ",
-                   RotaryArg(s), ", ", RowsArg(s, s.out_stride), ">");
+  spec.entry = absl::StrCat("AttentionSimpleDecode", SlopesSuffix(s),
+                            CudaTypeName(s.type), ", ", CudaTypeName(s.cache),
+                            ", ", HeadsArg(s), ", ",
+                            KeysArg(s, /*precise=*/true), ", ", RotaryArg(s),
+                            ", ", RowsArg(s, s.out_stride), BiasTypeArg(s));
   spec.label =
       absl::StrCat("attention_simple_decode ", ShapeLabel(s), " t", s.tokens);
   spec.grid = {GridExtent{.times = s.group}, GridExtent{.times = s.kv_heads},
@@ -296,6 +312,7 @@ KernelSpec SpecializeAppend(const AttentionShape& shape,
   AttentionShape s = Normalise(shape);
   s.softcap = 0;  // of scores, which it doesn't make
   s.alibi.reset();
+  s.relative.reset();
   KernelSpec spec;
   spec.source = "attention_append.cuh";
   spec.entry = absl::StrCat("AttentionAppend<", CudaTypeName(s.type), ", ",
@@ -324,7 +341,7 @@ TileAttention SpecializeTileAttention(const AttentionShape& shape,
         absl::StrCat("AttentionSimpleTile", SlopesSuffix(s),
                      CudaTypeName(s.type), ", ", CudaTypeName(s.cache), ", ",
                      HeadsArg(s), ", ", KeysArg(s, /*precise=*/true), ", ",
-                     RowsArg(s, s.out_stride), ", ", c.tokens, ">");
+                     RowsArg(s, s.out_stride), ", ", c.tokens, BiasTypeArg(s));
     spec.label = absl::StrCat("attention_simple_tile ", ShapeLabel(s));
     spec.grid = {GridExtent{.times = s.heads},
                  GridExtent{.dim = CountDim::kTiles}, GridExtent{}};

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "kernels/cuda/kernel_spec.h"
+#include "kernels/cuda/relative_bias.h"
 #include "schema/ops.h"
 
 namespace deepslice {
@@ -28,6 +29,9 @@ struct AttentionShape {
   int64_t window = 0;  // 0: none
   double softcap = 0;  // 0: none
   std::optional<Alibi> alibi;  // then kernels take slopes (float[heads])
+  // Then kernels take biases instead, and there is no ALiBi. RelativeBiasArg
+  // has a text for it.
+  std::optional<RelativeBiasShape> relative;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;
   int64_t q_offset = 0, k_offset = 0, v_offset = 0;
   int64_t rotary_dim = 0;  // 0: q and k come rotated, or are not to be
@@ -41,8 +45,8 @@ struct AttentionShape {
 // One token of each sequence: rotates q and k, appends k and v at `positions`,
 // attends over the sequence split into parts that a last block joins.
 // Operands: q, k, v, positions, slots, blocks, freqs (float[rotary_dim / 2] or
-// null), state, scratch, sync, with ALiBi slopes. Outputs: out [T, heads *
-// head_dim].
+// null), state, scratch, sync, with ALiBi slopes, else the table of relative
+// biases if there is one. Outputs: out [T, heads * head_dim].
 struct DecodeAttention {
   KernelSpec kernel;
   int64_t scratch_bytes = 0;  // of a buffer, in all
@@ -59,7 +63,7 @@ KernelSpec SpecializeAppend(const AttentionShape& shape,
 // Then attends, a tile of queries (input "tiles") a block, or several blocks
 // for a tile with many keys while there are few tiles; the last of them joins.
 // q_stride here is of the rotated q, q_offset 0. Operands: rotated q, tiles,
-// blocks, state, scratch, sync, with ALiBi slopes. Outputs: out.
+// blocks, state, scratch, sync, slopes or biases. Outputs: out.
 struct TileAttention {
   KernelSpec kernel;
   int64_t scratch_bytes = 0;  // of a buffer, in all

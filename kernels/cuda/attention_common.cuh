@@ -28,7 +28,7 @@ struct AttentionHeads {
 template <int kBlockTokens, int kWindow, uint32_t kScaleBits>
 struct AttentionKeys {
   static constexpr int block_tokens = kBlockTokens, window = kWindow;
-  static constexpr bool bent = false, alibi = false;
+  static constexpr bool bent = false, alibi = false, relative = false;
   struct Row {};  // what a query's scores depend on besides its products
   __device__ static float Scale() { return __uint_as_float(kScaleBits); }
   // The first key that a query at `position` sees.

@@ -3,9 +3,35 @@
 #pragma once
 
 #include "attention_common.cuh"
+#include "relative_bias.cuh"
 
 constexpr int kSimpleWarps = 8, kSimpleThreads = 32 * kSimpleWarps;
 constexpr int kSimpleKeys = 128;  // keys that a block takes at a time
+
+// Keys whose scores then grow by T5's biases of relative positions.
+template <int kBlockTokens, int kWindow, uint32_t kScaleBits, uint32_t kCapBits,
+          typename Bias>
+struct AttentionRelativeKeys
+    : AttentionBentKeys<kBlockTokens, kWindow, kScaleBits, kCapBits, kNoAlibi,
+                        0u, /*kPrecise=*/true> {
+  using Bent = AttentionBentKeys<kBlockTokens, kWindow, kScaleBits, kCapBits,
+                                 kNoAlibi, 0u, true>;
+  static constexpr bool relative = true;
+  struct Row {
+    const typename Bias::Element* biases = nullptr;
+    int position = 0;
+  };
+  // table: of all heads, of whatever type its elements are.
+  __device__ static Row RowOf(const float* table, int head, int position) {
+    return {reinterpret_cast<const typename Bias::Element*>(table) +
+                head * Bias::buckets,
+            position};
+  }
+  __device__ static float Exponent(float dot, Row row, int key) {
+    return Bent::OwnExponent(dot) +
+           Bias::Exponent(row.biases, key - row.position);
+  }
+};
 
 // kRows queries that read one KV head of one sequence. Lanes run along the head
 // for keys and along the tokens for values, as each lies in the cache.
@@ -148,7 +174,7 @@ struct SimpleAttention {
 
 // One token of each sequence. Grid: group, kv_heads, tokens; the block of
 // member 0 appends, whether or not there is such a query head. slopes: of the
-// query heads, where Keys ask for them.
+// query heads, where Keys ask for them; or the table of their biases.
 template <typename T, typename C, typename Heads, typename Keys,
           typename Rotary, typename Rows>
 __device__ __forceinline__ void SimpleDecodeBlock(
@@ -214,7 +240,14 @@ __device__ __forceinline__ void SimpleDecodeBlock(
     attention.rows[0] =
         Keys::RowOf(slopes[Heads::Head(kv, member)], position);
   }
-  attention.Begin(Keys::OwnExponent(WarpSum(dot)), value);
+  if constexpr (Keys::relative) {
+    attention.rows[0] =
+        Keys::RowOf(slopes, Heads::Head(kv, member), position);
+    attention.Begin(Keys::Exponent(WarpSum(dot), attention.rows[0], position),
+                    value);
+  } else {
+    attention.Begin(Keys::OwnExponent(WarpSum(dot)), value);
+  }
   const int from[1] = {Keys::First(position)}, to[1] = {position};
   attention.Run(state, table, kv, from[0], to[0], from, to);
   T* const rows[1] = {Rows::Out(out, t) + Heads::Head(kv, member) * kDim};
@@ -241,6 +274,19 @@ __global__ void __launch_bounds__(kSimpleThreads)
                                 uint32_t* sync, const float* slopes, T* out) {
   SimpleDecodeBlock<T, C, Heads, Keys, Rotary, Rows>(
       info, q, k, v, positions, slots, blocks, freqs, state, slopes, out);
+}
+
+template <typename T, typename C, typename Heads, typename Keys,
+          typename Rotary, typename Rows, typename B>
+__global__ void __launch_bounds__(kSimpleThreads)
+    AttentionSimpleDecodeRelative(const StepInfo* info, const T* q, const T* k,
+                                  const T* v, const int* positions,
+                                  const int* slots, const int* blocks,
+                                  const float* freqs, C* state, float* scratch,
+                                  uint32_t* sync, const B* biases, T* out) {
+  SimpleDecodeBlock<T, C, Heads, Keys, Rotary, Rows>(
+      info, q, k, v, positions, slots, blocks, freqs, state,
+      reinterpret_cast<const float*>(biases), out);
 }
 
 // A tile of at most kRows tokens. Grid: heads, tiles.
@@ -284,6 +330,12 @@ __device__ __forceinline__ void SimpleTileBlock(const StepInfo* info,
       attention.rows[r] = Keys::RowOf(slopes[head], position + r);
     }
   }
+  if constexpr (Keys::relative) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      attention.rows[r] = Keys::RowOf(slopes, head, position + r);
+    }
+  }
   attention.Run(state, table, kv, from[0], position + tokens, from, to);
   attention.Store(rows);
 }
@@ -306,4 +358,15 @@ __global__ void __launch_bounds__(kSimpleThreads)
                               const float* slopes, T* out) {
   SimpleTileBlock<T, C, Heads, Keys, Rows, kRows>(info, q, tiles, blocks, state,
                                                   slopes, out);
+}
+template <typename T, typename C, typename Heads, typename Keys, typename Rows,
+          int kRows, typename B>
+__global__ void __launch_bounds__(kSimpleThreads)
+    AttentionSimpleTileRelative(const StepInfo* info, const T* q,
+                                const int* tiles, const int* blocks, C* state,
+                                float* scratch, uint32_t* sync,
+                                const B* biases, T* out) {
+  SimpleTileBlock<T, C, Heads, Keys, Rows, kRows>(
+      info, q, tiles, blocks, state, reinterpret_cast<const float*>(biases),
+      out);
 }

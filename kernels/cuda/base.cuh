@@ -14,8 +14,9 @@ typedef unsigned long long uint64_t;
 
 // StepInfo and SamplerRecord of schema/plan_format.h.
 struct StepInfo {
-  int tokens, rows, tiles, blocks_per_seq, sampled_rows, image_tokens, images;
-  int reserved[9];
+  int tokens, rows, tiles, blocks_per_seq, sampled_rows, image_tokens, images,
+      source_tokens;
+  int reserved[8];
 };
 struct SamplerRecord {
   float temperature;

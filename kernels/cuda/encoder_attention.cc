@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/row_spec.h"
@@ -38,12 +39,19 @@ std::optional<KernelSpec> SpecializeEncoderAttention(
   const double log2_e = std::log2(std::exp(1.0));
   KernelSpec k;
   k.source = "encoder_attention.cuh";
-  k.entry =
-      EntryText("EncoderAttention",
-                {CudaTypeName(s.type), s.heads, s.group, s.head_offset,
-                 s.head_dim, s.q_stride, s.k_stride, s.v_stride, s.y_stride,
-                 BoolText(s.causal), FloatBitsText(s.scale * log2_e),
-                 CountNumber(s.count), s.max_rows, per, vec, width});
+  std::string type = CudaTypeName(s.type);
+  if (s.relative.has_value()) {
+    const auto biases =
+        RelativeBiasArg(*s.relative, /*both_directions=*/!s.causal);
+    DS_CHECK(biases.has_value());
+    absl::StrAppend(&type, ", ", *biases);
+  }
+  k.entry = EntryText(
+      s.relative.has_value() ? "EncoderAttentionRelative" : "EncoderAttention",
+      {type, s.heads, s.group, s.head_offset, s.head_dim, s.q_stride,
+       s.k_stride, s.v_stride, s.y_stride, BoolText(s.causal),
+       FloatBitsText(s.scale * log2_e), CountNumber(s.count), s.max_rows, per,
+       vec, width});
   k.label = absl::StrCat("encoder_attention ", s.heads, "x", s.head_dim);
   k.grid[0].times = s.heads;
   k.grid[1] = RowsExtent(s.count, s.max_rows, kWarps * per);

@@ -1,6 +1,7 @@
 // Attention within a step: all tokens of a sequence lie side by side in it.
 // Scores and sums in float; no tensor cores.
 #pragma once
+#include "relative_bias.cuh"
 #include "row_util.cuh"
 
 constexpr int kEncoderWarps = 4, kEncoderThreads = 32 * kEncoderWarps;
@@ -9,14 +10,14 @@ constexpr int kEncoderKeys = 32;  // that a block takes at a time: one a lane
 // kPer queries of one head for each warp. Grid: heads, then queries in blocks.
 // Query head i reads KV head (kHeadOffset + i) / kGroup. kScaleBits: the float
 // by which scores are multiplied to be exponents of 2. A load takes kVec
-// elements, in pieces of kWidth bytes.
-template <typename T, int kHeads, int kGroup, int kHeadOffset, int kDim,
-          int64_t kQStride, int64_t kKStride, int64_t kVStride,
+// elements, in pieces of kWidth bytes. biases: of the query heads.
+template <typename T, typename Bias, int kHeads, int kGroup, int kHeadOffset,
+          int kDim, int64_t kQStride, int64_t kKStride, int64_t kVStride,
           int64_t kYStride, bool kCausal, uint32_t kScaleBits, int kCount,
           int kMaxRows, int kPer, int kVec, int kWidth>
-__global__ void __launch_bounds__(kEncoderThreads)
-    EncoderAttention(const StepInfo* info, const T* q, const T* k, const T* v,
-                     const int* slots, T* y) {
+__device__ __forceinline__ void EncoderBlock(
+    const StepInfo* info, const T* q, const T* k, const T* v, const int* slots,
+    const typename Bias::Element* biases, T* y) {
   constexpr int kRows = kEncoderWarps * kPer;
   constexpr int kMine = (kDim + 31) / 32;  // elements of a row for each lane
   constexpr int kPitch = kDim + 1;         // lanes read keys on 32 banks
@@ -104,7 +105,12 @@ __global__ void __launch_bounds__(kEncoderThreads)
       const int row = first + warp * kPer + r;
       const bool seen = slot >= 0 && slot == own_slot[r] &&
                         (!kCausal || key <= row);
-      const float exponent = seen ? score[r] * scale : none;
+      float exponent = seen ? score[r] * scale : none;
+      if constexpr (Bias::present) {
+        if (seen) {
+          exponent += Bias::Exponent(biases + head * Bias::buckets, key - row);
+        }
+      }
       const float top = fmaxf(most[r], WarpMax(exponent));
       const float shrink = top != none ? exp2f(most[r] - top) : 1;
       const float weight = seen ? exp2f(exponent - top) : 0;
@@ -143,4 +149,29 @@ __global__ void __launch_bounds__(kEncoderThreads)
       y[row * kYStride + head * kDim + d] = FromFloat<T>(o[r][i] * inverse);
     }
   }
+}
+
+template <typename T, int kHeads, int kGroup, int kHeadOffset, int kDim,
+          int64_t kQStride, int64_t kKStride, int64_t kVStride,
+          int64_t kYStride, bool kCausal, uint32_t kScaleBits, int kCount,
+          int kMaxRows, int kPer, int kVec, int kWidth>
+__global__ void __launch_bounds__(kEncoderThreads)
+    EncoderAttention(const StepInfo* info, const T* q, const T* k, const T* v,
+                     const int* slots, T* y) {
+  EncoderBlock<T, NoRelativeBias, kHeads, kGroup, kHeadOffset, kDim, kQStride,
+               kKStride, kVStride, kYStride, kCausal, kScaleBits, kCount,
+               kMaxRows, kPer, kVec, kWidth>(info, q, k, v, slots, nullptr,
+                                             y);
+}
+template <typename T, typename Bias, int kHeads, int kGroup, int kHeadOffset,
+          int kDim, int64_t kQStride, int64_t kKStride, int64_t kVStride,
+          int64_t kYStride, bool kCausal, uint32_t kScaleBits, int kCount,
+          int kMaxRows, int kPer, int kVec, int kWidth>
+__global__ void __launch_bounds__(kEncoderThreads)
+    EncoderAttentionRelative(const StepInfo* info, const T* q, const T* k,
+                             const T* v, const int* slots,
+                             const typename Bias::Element* biases, T* y) {
+  EncoderBlock<T, Bias, kHeads, kGroup, kHeadOffset, kDim, kQStride,
+               kKStride, kVStride, kYStride, kCausal, kScaleBits, kCount,
+               kMaxRows, kPer, kVec, kWidth>(info, q, k, v, slots, biases, y);
 }

@@ -34,7 +34,8 @@ enum class CountDim : uint8_t {
   kRows,
   kTiles,
   kImageTokens,
-  kImages
+  kImages,
+  kSourceTokens
 };
 
 // times * (dim == kNone ? 1 : ceil(count / per_block)) blocks.

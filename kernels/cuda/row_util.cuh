@@ -10,7 +10,8 @@ enum {
   kCountRows = 2,
   kCountTiles = 3,
   kCountImageTokens = 4,
-  kCountImages = 5
+  kCountImages = 5,
+  kCountSourceTokens = 6
 };
 
 // Rows of this launch. After GridWait.
@@ -22,6 +23,7 @@ __device__ __forceinline__ int RowCount(const StepInfo* info, int max_rows) {
   if constexpr (kCount == kCountTiles) n = info->tiles;
   if constexpr (kCount == kCountImageTokens) n = info->image_tokens;
   if constexpr (kCount == kCountImages) n = info->images;
+  if constexpr (kCount == kCountSourceTokens) n = info->source_tokens;
   return min(n, max_rows);
 }
 

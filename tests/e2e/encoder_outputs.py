@@ -5,9 +5,8 @@
 
 fp32 at tp 1, 2, 3, 4 and 8 (ranks that own no head), bf16 and fp16 at tp 2, int8
 within its rounding at tp 1 and 3; dsplan verify finds each plan equal to its
-checkpoint. With a target and a device (`... sm_90a cuda`) what has GPU programs,
-there, in the dtypes that those take; ranks share the device, and FOLDER has more
-cases.
+checkpoint. With a target and a device (`... sm_90a cuda`) there, in the dtypes
+that those take; ranks share the device, and FOLDER has more cases.
 """
 import json
 import os
@@ -28,7 +27,7 @@ RUNS = ([('fp32', tp) for tp in (1, 2, 3, 4, 8)] +
         [('bf16', 2), ('fp16', 2), ('int8', 1), ('int8', 3)])
 DEVICE_RUNS = [(dtype, tp) for dtype in ('fp32', 'bf16', 'fp16')
                for tp in (1, 2)] + [('fp32', 3), ('bf16', 4)]
-CPU_ALONE = ('t5', 'mt5')  # as MODELS.md says
+BESIDE_DECODERS = ('t5', 'mt5')  # seq2seq.py's
 
 
 def unmasked(values, shape, mask):
@@ -44,12 +43,12 @@ def unmasked(values, shape, mask):
 def main():
     dscompile, dsrun, dsplan = sys.argv[1:4]
     target, device, folder = (sys.argv[4:] + [None] * 3)[:3]
-    cases = [os.path.join(CASES, 'models', name) for name in NAMES
-             if target is None or name not in CPU_ALONE]
+    cases = [os.path.join(CASES, 'models', name) for name in NAMES]
     if folder is not None:
         cases += [os.path.join(folder, name)
                   for name in sorted(os.listdir(folder))
-                  if encodes(name) and name.split('-')[0] not in CPU_ALONE]
+                  if encodes(name) and
+                  name.split('-')[0] not in BESIDE_DECODERS]
     compile_flags = ['--target', target] if target else []
     run_flags = ['--device', device, '--share-gpu'] if device else []
     c = Checks()

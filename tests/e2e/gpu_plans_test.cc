@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/gpu/gpu_plan.h"
 #include "compiler/plan_writer.h"
@@ -90,6 +91,9 @@ class GpuPlansTest : public testing::TestWithParam<Case> {
       contents.ceilings.max_images = 4;
       contents.ceilings.image_tokens = 10;
     }
+    if (absl::StrContains(c.model, "t5")) {
+      contents.ceilings.max_source_tokens = 40;
+    }
     contents.options = json::Value::Object();
     contents.coverage = json::Value::Object();
     contents.cpu = targets[0].cpu;
@@ -160,6 +164,10 @@ INSTANTIATE_TEST_SUITE_P(
         cases.push_back({model, 2, "bf16", {"sm_90a"}});
       }
       for (const char* model : {"bert-tokens", "distilbert-mlm", "clip"}) {
+        cases.push_back({model, 1, "fp32", {"sm_90a"}});
+        cases.push_back({model, 3, "bf16", {"cpu", "sm_90a"}});
+      }
+      for (const char* model : {"t5", "mt5-silu"}) {
         cases.push_back({model, 1, "fp32", {"sm_90a"}});
         cases.push_back({model, 3, "bf16", {"cpu", "sm_90a"}});
       }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/ref_util.h"
+#include "schema/relative_bucket.h"
 
 namespace deepslice {
 namespace {
@@ -95,6 +96,10 @@ AttentionBatch::AttentionBatch(AttentionShape shape,
       slopes.push_back(std::pow(2.0, -7.3 * (h + 1) / shape_.heads));
     }
     slopes_ = Encode(DType::kF32, slopes);
+  }
+  if (shape_.relative.has_value()) {
+    slopes_ = random.Tensor(shape_.relative->type,
+                            shape_.heads * shape_.relative->buckets, 2);
   }
 
   const CacheIndex index{shape_};
@@ -195,6 +200,12 @@ double AttentionBatch::Score(double dot, int64_t h, int64_t p,
     params.slopes = &slopes;
     score += RefAlibi(params, h, p, own);
   }
+  if (shape_.relative.has_value()) {
+    const RelativeBiasShape& r = *shape_.relative;
+    score += slopes_.values[h * r.buckets +
+                            RelativeBucket(p - own, r.buckets, r.max_distance,
+                                           /*both_directions=*/false)];
+  }
   return score;
 }
 
@@ -212,7 +223,7 @@ GpuCheck AttentionBatch::OutputCheck(int out) const {
     // Of 16-bit queries, weights and a float angle; scores have the spread of q
     // when scale is 1 / sqrt(head_dim).
     double off = 0x1p-18 + 0x1p-20 * shape_.softcap;
-    if (q_spread_ > 0 || shape_.alibi.has_value()) {
+    if (q_spread_ > 0 || has_slopes()) {
       off += unit * (5 * q_spread_ + 2) +
              10 * q_spread_ * AngleError(positions_[t]) +
              0x1p-21 * q_spread_ * std::sqrt(static_cast<double>(dim));

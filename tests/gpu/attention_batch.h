@@ -32,7 +32,10 @@ class AttentionBatch {
   int64_t tokens() const { return static_cast<int64_t>(positions_.size()); }
   // Operands q, k, v, positions, slots, blocks, freqs, state.
   std::vector<GpuParam> AddOperands(GpuCase* c);
-  // The last operand, of shapes with ALiBi.
+  // The last operand, of shapes with ALiBi or relative biases.
+  bool has_slopes() const {
+    return shape_.alibi.has_value() || shape_.relative.has_value();
+  }
   GpuParam AddSlopes(GpuCase* c) const { return GpuParam::At(c->Add(slopes_)); }
   // Of the buffer `out`, [max tokens, out_stride].
   GpuCheck OutputCheck(int out) const;
@@ -61,7 +64,7 @@ class AttentionBatch {
   std::vector<int32_t> positions_, slots_, sequence_of_, table_;
   int64_t blocks_per_seq_ = 0, num_blocks_ = 0;
   HostTensor q_, k_, v_, freqs_;  // q, k, v [tokens][heads * head_dim]
-  HostTensor slopes_;             // [heads], with ALiBi
+  HostTensor slopes_;             // [heads], with ALiBi; or [heads, buckets]
   std::vector<double> rotated_;   // q
   std::vector<Cached> cached_;    // after the step
   HostTensor before_;             // the cache

@@ -44,10 +44,11 @@ std::string NameOf(const AttentionShape& s, bool fused, double spread) {
       s.rotary_dim, s.style == RopeStyle::kHalf ? " half" : " interleaved",
       " window ", s.window, " blocks of ", s.block_tokens, " tokens ", s.tokens,
       s.softcap > 0 ? absl::StrCat(" softcap ", s.softcap) : "",
-      !s.alibi.has_value()             ? ""
+      !s.alibi.has_value()        ? ""
       : *s.alibi == Alibi::kPlain ? " alibi"
-                                       : " alibi of bf16",
-      fused ? " fused" : " apart", spread == 0 ? " flat" : "");
+                                  : " alibi of bf16",
+      s.relative.has_value() ? " relative" : "", fused ? " fused" : " apart",
+      spread == 0 ? " flat" : "");
 }
 
 GpuCase MakeDecode(const DecodeAttention& decode, const AttentionShape& shape,
@@ -58,7 +59,7 @@ GpuCase MakeDecode(const DecodeAttention& decode, const AttentionShape& shape,
   std::vector<GpuParam> operands = batch.AddOperands(&c);
   operands.push_back(GpuParam::At(c.AddZeros(decode.scratch_bytes, true)));
   operands.push_back(GpuParam::At(c.AddZeros(4 * decode.sync_words)));
-  if (shape.alibi.has_value()) operands.push_back(batch.AddSlopes(&c));
+  if (batch.has_slopes()) operands.push_back(batch.AddSlopes(&c));
   const int out = c.AddOutput(shape.type, shape.tokens * shape.out_stride);
   c.AddStep(decode.kernel, batch.info(), operands, {GpuParam::At(out)});
   c.checks.push_back(batch.OutputCheck(out));
@@ -87,7 +88,7 @@ GpuCase MakeTile(const KernelSpec& append, const TileAttention& tile,
       operands[7],
       GpuParam::At(c.AddZeros(tile.scratch_bytes, true)),
       GpuParam::At(c.AddZeros(4 * tile.sync_words))};
-  if (shape.alibi.has_value()) tile_operands.push_back(batch.AddSlopes(&c));
+  if (batch.has_slopes()) tile_operands.push_back(batch.AddSlopes(&c));
   c.AddStep(tile.kernel, info, tile_operands, {GpuParam::At(out)});
   c.checks.push_back(batch.RotatedCheck(rotated));
   c.checks.push_back(batch.OutputCheck(out));
@@ -95,10 +96,13 @@ GpuCase MakeTile(const KernelSpec& append, const TileAttention& tile,
   return c;
 }
 
-// Softcaps and ALiBi, alone and together. 0: plain.
-constexpr int kBends = 6;
+// Softcaps, ALiBi and biases by relative position, alone and together. 0:
+// plain.
+constexpr int kBends = 8;
 AttentionShape Bent(AttentionShape s, int bend) {
-  if (bend == 1 || bend == 4) s.softcap = 2;
+  if (bend == 1 || bend == 4 || bend == 7) s.softcap = 2;
+  if (bend == 6) s.relative = RelativeBiasShape{s.type, 32, 128};
+  if (bend == 7) s.relative = RelativeBiasShape{DType::kF32, 10, 900};
   if (bend == 2) s.softcap = 50;
   if (bend == 3 || bend == 4) s.alibi = Alibi::kPlain;
   if (bend == 5) s.alibi = Alibi::kScaledBf16;
@@ -198,7 +202,7 @@ void AddTileCases(const GpuTarget& target, std::vector<GpuCaseEntry>* entries) {
       s.tokens = 320;
       AddTile(target, s, sequences, fused, entries);
       // Twice, so that each shape meets two of them.
-      for (const int bend : {1 + n % 5, 1 + (n + 2) % 5}) {
+      for (const int bend : {1 + n % 7, 1 + (n + 3) % 7}) {
         AddTile(target, Bent(s, bend), sequences, fused, entries);
       }
     }

@@ -48,19 +48,29 @@ GpuCase MakeCase(const KernelSpec& spec, const EncoderAttentionShape& s,
       integer(s.head_dim),
       Attr{.f = s.scale},
       integer(static_cast<int64_t>(s.causal ? Mask::kCausal : Mask::kFull)),
-      integer(0)};
+      integer(s.relative.has_value() ? s.relative->max_distance : 0)};
   RefCall call;
   for (int i = 0; i < 4; ++i) call.operands[i] = &in[i];
   call.attrs = attrs;
+  HostTensor biases;
+  RefTensor table;
+  if (s.relative.has_value()) {
+    biases = random.Tensor(s.relative->type, s.heads * s.relative->buckets, 1);
+    table = Dense(biases, s.heads, s.relative->buckets, s.relative->buckets);
+    call.operands[4] = &table;
+  }
   RefTensor want;
   DS_CHECK(RunReference(OpKind::kEncoderAttention, call, &want).ok());
   slots.resize(s.max_rows, slots.back());  // behind the tokens: not read
   GpuCase c;
   c.AddOutput(s.type, s.max_rows * s.y_stride);
-  c.AddStep(spec, InfoOf(s.count, rows),
-            {GpuParam::At(c.Add(q)), GpuParam::At(c.Add(k)),
-             GpuParam::At(c.Add(v)), GpuParam::At(c.AddInts(slots))},
-            {GpuParam::At(0)});
+  std::vector<GpuParam> operands = {
+      GpuParam::At(c.Add(q)), GpuParam::At(c.Add(k)), GpuParam::At(c.Add(v)),
+      GpuParam::At(c.AddInts(slots))};
+  if (s.relative.has_value()) {
+    operands.push_back(GpuParam::At(c.Add(biases)));
+  }
+  c.AddStep(spec, InfoOf(s.count, rows), operands, {GpuParam::At(0)});
   // Weights to a few roundings of their exponents, of values of about 1.
   c.checks.push_back(CheckOf(want, 0, s.type, s.max_rows, s.y_stride, 64));
   return c;
@@ -92,7 +102,13 @@ void AddEncoderCases(const GpuTarget& target,
           s.y_stride = heads * dim + (n % 2 == 1 ? 5 : 0);
           s.causal = causal;
           s.scale = 1 / std::sqrt(static_cast<double>(dim));
-          s.count = n % 4 == 3 ? CountDim::kImageTokens : CountDim::kTokens;
+          s.count = n % 4 == 3   ? CountDim::kImageTokens
+                    : n % 4 == 2 ? CountDim::kSourceTokens
+                                 : CountDim::kTokens;
+          if (n % 3 == 2) {
+            s.relative = n % 2 == 0 ? RelativeBiasShape{t, 32, 128}
+                                    : RelativeBiasShape{t, 8, 20};
+          }
           s.max_rows = max_rows;
           ++n;
           const auto spec = SpecializeEncoderAttention(s, target);

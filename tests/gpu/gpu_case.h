@@ -126,6 +126,7 @@ void AddTileCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddLatentCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddRowsCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddEncoderCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
+void AddCrossCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddHeadCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddSampleCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);
 void AddServiceCases(const GpuTarget& target, std::vector<GpuCaseEntry>*);

@@ -18,6 +18,9 @@ unsigned Blocks(const GridExtent& e, const StepInfo& info) {
     case CountDim::kImageTokens:
       count = info.image_tokens;
       break;
+    case CountDim::kSourceTokens:
+      count = info.source_tokens;
+      break;
     case CountDim::kImages:
       count = info.images;
       break;

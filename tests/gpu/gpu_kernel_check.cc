@@ -5,7 +5,7 @@
 //                    [--target=sm_90a] [--threads=N] [--cache=DIR]
 //                    [--carveout=PERCENT] [--list]
 //
-// Families: linear, decode, tile, latent, rows, heads, encoder, sample,
+// Families: linear, decode, tile, latent, rows, heads, encoder, cross, sample,
 // service. Prints a line for each case that fails and a last one with the
 // counts; exits 1 when one failed.
 // --sweep times ways to cut the linear layers whose name has the text in it
@@ -118,8 +118,8 @@ int Run(const Options& options) {
         {"linear", AddLinearCases},   {"decode", AddDecodeCases},
         {"tile", AddTileCases},       {"latent", AddLatentCases},
         {"rows", AddRowsCases},       {"heads", AddHeadCases},
-        {"encoder", AddEncoderCases}, {"sample", AddSampleCases},
-        {"service", AddServiceCases}};
+        {"encoder", AddEncoderCases}, {"cross", AddCrossCases},
+        {"sample", AddSampleCases},   {"service", AddServiceCases}};
     for (const auto& [family, add] : families) {
       if (options.Wants(family)) add(gpu, &entries);
     }
@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
         "         [--compile-only] [--target=sm_90a] [--threads=N]\n"
         "         [--cache=DIR] [--carveout=PERCENT] [--list]\n"
         "families: linear, decode, tile, latent, rows, heads, encoder,\n"
-        "sample, service;\n"
+        "cross, sample, service;\n"
         "with --time: linear, attention, rows\n");
     return 2;
   }

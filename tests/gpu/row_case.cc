@@ -5,13 +5,14 @@ namespace deepslice {
 StepInfo InfoOf(CountDim dim, int64_t count) {
   StepInfo info = {};
   info.tokens = info.rows = info.tiles = 1 << 20;
-  info.image_tokens = info.images = 1 << 20;
+  info.image_tokens = info.images = info.source_tokens = 1 << 20;
   const int32_t n = static_cast<int32_t>(count);
   if (dim == CountDim::kTokens) info.tokens = n;
   if (dim == CountDim::kRows) info.rows = n;
   if (dim == CountDim::kTiles) info.tiles = n;
   if (dim == CountDim::kImageTokens) info.image_tokens = n;
   if (dim == CountDim::kImages) info.images = n;
+  if (dim == CountDim::kSourceTokens) info.source_tokens = n;
   return info;
 }
 int64_t RowsOf(CountDim dim, int64_t max_rows) {

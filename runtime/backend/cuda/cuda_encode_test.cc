@@ -143,6 +143,58 @@ TEST(WriteStepInputs, BringsImagesBesideNoText) {
   EXPECT_EQ(block[64], 1);  // no ids
 }
 
+TEST(WriteStepInputs, BringsSourcesAndWhoseTheyAre) {
+  ProgramSizes program;
+  program.inputs.source_ids = 64;
+  program.inputs.source_positions = 128;
+  program.inputs.source_slots = 192;
+  program.inputs.sources = 256;
+  const Ids ids = {5, 6, 7}, positions = {0, 1, 0}, slots = {1, 1, 0},
+            sources = {0, 1, 1, 2};
+  StepBatch batch;
+  batch.source_ids = ids;
+  batch.source_positions = positions;
+  batch.source_slots = slots;
+  batch.sources = sources;
+  std::vector<char> block(512, 1);
+  DS_ASSERT_OK_AND_ASSIGN(const StepInfo info,
+                          WriteStepInputs(program, 1, batch, block.data()));
+  EXPECT_EQ(info.source_tokens, 3);
+  const auto holds = [&](int64_t at, const Ids& wanted) {
+    return std::memcmp(block.data() + at, wanted.data(), 4 * wanted.size()) ==
+           0;
+  };
+  EXPECT_TRUE(holds(64, ids) && holds(128, positions) && holds(192, slots) &&
+              holds(256, sources));
+}
+
+TEST(ChooseProgram, SendsSourcesToTheGeneralOne) {
+  fb::ProgramT general, two;
+  two.bucket = 2;
+  const auto pack = [](const fb::ProgramT& p) {
+    flatbuffers::FlatBufferBuilder b;
+    b.Finish(fb::Program::Pack(b, &p));
+    return b.Release();
+  };
+  const auto packed_general = pack(general), packed_two = pack(two);
+  GpuSizes sizes;
+  for (const auto* p : {&packed_general, &packed_two}) {
+    sizes.programs.emplace_back();
+    sizes.programs.back().program =
+        flatbuffers::GetRoot<fb::Program>(p->data());
+  }
+  const Ids ids = {5, 6}, positions = {3, 4}, slots = {0, 1}, rows = {0, 1};
+  StepBatch batch;
+  batch.ids = ids;
+  batch.positions = positions;
+  batch.slots = slots;
+  batch.rows = rows;
+  EXPECT_EQ(ChooseProgram(sizes, batch), 1);
+  const Ids source_ids = {1};
+  batch.source_ids = source_ids;
+  EXPECT_EQ(ChooseProgram(sizes, batch), 0);
+}
+
 TEST(CudaEncoder, DecodersHaveNoOutputs) {
   FakeGpu fake;
   const GpuTestPlan plan;

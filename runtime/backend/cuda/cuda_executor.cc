@@ -112,6 +112,14 @@ class CudaExecutorImpl final : public CudaExecutor {
     const ProgramSizes& p = run_->sizes.programs[0];
     return p.images_dim < 0 ? 0 : p.dims[p.images_dim];
   }
+  int64_t max_source_tokens() const override {
+    const ProgramSizes& p = run_->sizes.programs[0];
+    return p.sources_dim < 0 ? 0 : p.dims[p.sources_dim];
+  }
+  int32_t decoder_start() const override {
+    const fb::EncoderSettings* e = run_->plan->fb().encoder();
+    return e == nullptr ? -1 : e->start_id();
+  }
   absl::StatusOr<absl::Span<const int32_t>> Sampled() override;
   bool keeps_sampled() const override { return keeps_sampled_; }
   const fb::Program* last_program() const override {
@@ -263,6 +271,9 @@ absl::Status CudaExecutorImpl::Upload(const StepBatch& batch, int parity) {
     counts[program.image_tokens_dim] = info.image_tokens;
   }
   if (program.images_dim >= 0) counts[program.images_dim] = info.images;
+  if (program.sources_dim >= 0) {
+    counts[program.sources_dim] = info.source_tokens;
+  }
   // Launches of a bucket are captured, so they are of its full size.
   if (program.program->bucket() == 0) dims_[program_] = counts;
 

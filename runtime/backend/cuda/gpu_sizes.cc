@@ -70,6 +70,14 @@ absl::Status PlaceInputs(ProgramSizes* out) {
       in.image_slots = placer.Place(4 * most(out->image_tokens_dim));
     } else if (name == "image_rows") {
       in.image_rows = placer.Place(4 * most(out->images_dim));
+    } else if (name == "source_ids") {
+      in.source_ids = placer.Place(4 * most(out->sources_dim));
+    } else if (name == "source_positions") {
+      in.source_positions = placer.Place(4 * most(out->sources_dim));
+    } else if (name == "source_slots") {
+      in.source_slots = placer.Place(4 * most(out->sources_dim));
+    } else if (name == "sources") {
+      in.sources = placer.Place(8 * most(out->slots_dim));
     } else if (name == "pixels") {
       int64_t bytes = 4 * p.buffers()->Get(b)->extents()->Get(1)->size();
       if (!CheckedMul(bytes, most(out->image_tokens_dim), &bytes) ||
@@ -89,8 +97,8 @@ absl::Status PlaceInputs(ProgramSizes* out) {
           "input ", absl::CHexEscape(name), " of program ",
           absl::CHexEscape(Name(p.name())),
           ": the GPU back end knows ids, positions, slots, blocks, rows, "
-          "horizons, prompts, types, those of images, tiles, sampled and "
-          "samplers"));
+          "horizons, prompts, types, those of images and sources, tiles, "
+          "sampled and samplers"));
     }
   }
   in.bytes = placer.end();
@@ -111,6 +119,7 @@ absl::StatusOr<ProgramSizes> ResolveProgram(const fb::Program& program,
     if (name == "Q") out.tiles_dim = static_cast<int>(d);
     if (name == "P") out.image_tokens_dim = static_cast<int>(d);
     if (name == "I") out.images_dim = static_cast<int>(d);
+    if (name == "E") out.sources_dim = static_cast<int>(d);
     int64_t value = dim.maximum();
     if (!bucket && d < run.dims.size()) {
       value = std::min(value, run.dims[d]);

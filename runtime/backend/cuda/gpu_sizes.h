@@ -19,16 +19,17 @@ struct InputLayout {
   int64_t step_info = 0;
   int64_t ids = -1, positions = -1, slots = -1, rows = -1, horizons = -1,
           types = -1, tiles = -1, samplers = -1, image_positions = -1,
-          image_slots = -1, image_rows = -1, pixels = -1;
+          image_slots = -1, image_rows = -1, pixels = -1, source_ids = -1,
+          source_positions = -1, source_slots = -1, sources = -1;
   int64_t bytes = 0;
 };
 
 struct ProgramSizes {
   const fb::Program* program = nullptr;
-  // Of T, R, S, Q, P and I, as indexes of the program's dims; -1 when there is
-  // none.
+  // Of T, R, S, Q, P, I and E, as indexes of the program's dims; -1 when there
+  // is none.
   int tokens_dim = -1, rows_dim = -1, slots_dim = -1, tiles_dim = -1,
-      image_tokens_dim = -1, images_dim = -1;
+      image_tokens_dim = -1, images_dim = -1, sources_dim = -1;
   std::vector<int64_t> dims;  // the most of each in this run
   std::vector<int64_t> slot_offsets;
   int64_t arena_bytes = 0;

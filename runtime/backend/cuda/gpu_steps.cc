@@ -68,6 +68,10 @@ class Resolver {
     if (name == "image_slots") return input(in.image_slots);
     if (name == "image_rows") return input(in.image_rows);
     if (name == "pixels") return input(in.pixels);
+    if (name == "source_ids") return input(in.source_ids);
+    if (name == "source_positions") return input(in.source_positions);
+    if (name == "source_slots") return input(in.source_slots);
+    if (name == "sources") return input(in.sources);
     if (name == "tiles") return input(in.tiles);
     if (name == "samplers") return input(in.samplers);
     if (name == "blocks") return at_.table;

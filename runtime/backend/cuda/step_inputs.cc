@@ -51,7 +51,8 @@ bool IsOneTokenEach(const StepBatch& batch) {
 
 int ChooseProgram(const GpuSizes& sizes, const StepBatch& batch) {
   if (sizes.programs.size() == 1) return 0;
-  if (!IsOneTokenEach(batch)) return 0;
+  // Programs of a bucket have no encoder.
+  if (!IsOneTokenEach(batch) || !batch.source_ids.empty()) return 0;
   const size_t needed = std::max(batch.ids.size(), batch.rows.size());
   for (size_t i = 1; i < sizes.programs.size(); ++i) {
     const int bucket = sizes.programs[i].program->bucket();
@@ -69,6 +70,7 @@ absl::StatusOr<StepInfo> WriteStepInputs(const ProgramSizes& program,
   info.rows = static_cast<int32_t>(batch.rows.size());
   info.image_tokens = static_cast<int32_t>(batch.image_positions.size());
   info.images = static_cast<int32_t>(batch.image_rows.size());
+  info.source_tokens = static_cast<int32_t>(batch.source_ids.size());
   info.blocks_per_seq = static_cast<int32_t>(blocks_per_seq);
   info.sampled_rows = static_cast<int32_t>(batch.samplers.size());
   if (in.tiles >= 0) {
@@ -94,6 +96,10 @@ absl::StatusOr<StepInfo> WriteStepInputs(const ProgramSizes& program,
   Put(batch.image_positions, in.image_positions, block);
   Put(batch.image_slots, in.image_slots, block);
   Put(batch.image_rows, in.image_rows, block);
+  Put(batch.source_ids, in.source_ids, block);
+  Put(batch.source_positions, in.source_positions, block);
+  Put(batch.source_slots, in.source_slots, block);
+  Put(batch.sources, in.sources, block);
   if (in.pixels >= 0 && !batch.pixels.empty()) {
     std::memcpy(block + in.pixels, batch.pixels.data(),
                 batch.pixels.size() * sizeof(float));
