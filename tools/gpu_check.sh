@@ -12,10 +12,10 @@
 #   keep         puts the stage's part of SmolLM2's GGUF aside for correctness
 #
 # ONLY="cases sanitizer ..." runs some steps of a part, RUNS="fp32:1,bf16:2" and
-# CASES="llama,qwen2" some of the cases; ROWS="b1@16384,prefill" some rows of a
-# speed, in at most LIMIT seconds. Logs go to $OUT (default
-# ./gpu_out), a table to stdout at the end; exit code 1 when a step failed. Needs
-# python3 with torch for the peer, no compiler.
+# CASES="llama,qwen2" some of the cases, KERNELS="encoder,cross" some families of
+# kernels; ROWS="b1@16384,prefill" some rows of a speed, in at most LIMIT seconds.
+# Logs go to $OUT (default ./gpu_out), a table to stdout at the end; exit code 1
+# when a step failed. Needs python3 with torch for the peer, no compiler.
 set -uo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -131,7 +131,8 @@ export top stage work kept bin
 case $part in
 correctness)
   tar -C "$work" -xJf "$stage/cases.tar.xz"
-  step kernels 240 gpu_kernel_check --cache="$work/cache/kernels"
+  step kernels 240 gpu_kernel_check --cache="$work/cache/kernels" \
+    ${KERNELS:+--only="$KERNELS"}
   step ranks2 60 gpu_comm_check --world=2 --share-gpu \
     --cache="$work/cache/kernels"
   step ranks4 90 gpu_comm_check --world=4 --share-gpu \
@@ -149,7 +150,8 @@ correctness)
   step encoders 240 python3 "$top/tests/e2e/encoder_outputs.py" \
     "$bin/dscompile" "$bin/dsrun" "$bin/dsplan" sm_90a cuda "$work/cases"
   step seq2seq 150 python3 "$top/tests/e2e/seq2seq.py" \
-    "$bin/dscompile" "$bin/dsrun" "$bin/dsplan" sm_90a cuda "$work/cases"
+    "$bin/dscompile" "$bin/dsrun" "$bin/dsplan" sm_90a cuda "$work/cases" \
+    "${CASES:-}"
   step generation 200 python3 "$top/tests/e2e/dsrun_generation.py" \
     "$bin/dscompile" "$bin/dsrun" sm_90a cuda
   step smollm2 120 bash -c smollm2

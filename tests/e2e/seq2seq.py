@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Every golden case of an encoder-decoder gives its reference at every tp.
 
-    seq2seq.py DSCOMPILE DSRUN DSPLAN [TARGET DEVICE [FOLDER]]
+    seq2seq.py DSCOMPILE DSRUN DSPLAN [TARGET DEVICE [FOLDER [NAME,...]]]
 
 Logits and greedy tokens in fp32 at tp 1, 2, 3, 4 and 8, bf16 and fp16 at tp 2,
 int8 at tp 1 and 3 alike; batch mates, beams of one request and sequences that
 wait for a slot change nothing; dsplan verify finds the plan equal to its
 checkpoint; wrong inputs end in one line. With a target and a device (`... sm_90a
 cuda`) there, in the dtypes that those take, with greedy tokens of each text alone
-as well; ranks share the device, and FOLDER has more cases.
+as well; ranks share the device, and FOLDER has more cases; or those named alone.
 """
 import concurrent.futures as cf
 import json
@@ -161,7 +161,7 @@ def check_refusals(c, tools):
 
 def main():
     tools = sys.argv[1:4]
-    target, device, folder = (sys.argv[4:] + [None] * 3)[:3]
+    target, device, folder, only = (sys.argv[4:] + [None] * 4)[:4]
     where = (['--target', target] if target else [],
              ['--device', device, '--share-gpu'] if device else [])
     cases = [os.path.join(CASES, 'models', name) for name in NAMES]
@@ -169,14 +169,16 @@ def main():
         cases += [os.path.join(folder, name)
                   for name in sorted(os.listdir(folder))
                   if name.split('-')[0] in ('t5', 'mt5')]
+    if only:
+        cases = [c for c in cases if os.path.basename(c) in only.split(',')]
     c = Checks()
     if target is not None:
         with cf.ThreadPoolExecutor(6) as pool:
             jobs = [pool.submit(check_case, c, tools, case, dtype, tp, [], where)
                     for case in cases for dtype, tp in DEVICE_RUNS]
+            jobs.append(pool.submit(check_batches, c, tools, where))
             for job in jobs:
                 job.result()
-        check_batches(c, tools, where)
         c.finish()
         return
     for case in cases:
