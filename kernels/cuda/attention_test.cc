@@ -196,6 +196,23 @@ TEST(DecodeAttention, BendsScoresOnlyWhereAsked) {
   EXPECT_NE(simple.find(", true>"), std::string::npos);
 }
 
+TEST(DecodeAttention, BiasesByRelativePositionAreTheSimpleKernels) {
+  AttentionShape s = Fused(6, 2, 64);
+  s.scale = 1;
+  s.relative = RelativeBiasShape{DType::kBF16, 8, 20};
+  const KernelSpec decode = SpecializeDecodeAttention(s, H200()).kernel;
+  EXPECT_EQ(decode.entry.find("AttentionSimpleDecodeRelative<bf16, bf16, "), 0u);
+  EXPECT_NE(decode.entry.find("AttentionRelativeKeys<64, 0, 1069066811u, 0u, "
+                              "RelativeBias<bf16, 8, false, 5, 6, 9, 14>>"),
+            std::string::npos)
+      << decode.entry;
+  const KernelSpec tile = SpecializeTileAttention(RotatedQ(s), H200()).kernel;
+  EXPECT_EQ(tile.entry.find("AttentionSimpleTileRelative<bf16, bf16, "), 0u);
+  const AttentionShape plain = Fused(6, 2, 64);
+  EXPECT_NE(SpecializeDecodeAttention(plain, H200()).kernel.source,
+            decode.source);
+}
+
 TEST(Append, KnowsNoScores) {
   AttentionShape s = Fused(6, 2, 64);
   const std::string plain = SpecializeAppend(s, H200()).entry;

@@ -38,6 +38,16 @@ TEST(SpecializeEncoderAttention, GivesABlockSixteenQueriesOfAHead) {
   EXPECT_FALSE(SpecializeEncoderAttention(Bert(), kAmpere)->programmatic);
 }
 
+TEST(SpecializeEncoderAttention, NamesTheBucketsOfItsBiases) {
+  EncoderAttentionShape s = Bert();
+  s.relative = RelativeBiasShape{DType::kF32, 8, 20};
+  s.count = CountDim::kSourceTokens;
+  EXPECT_EQ(SpecializeEncoderAttention(s, kHopper)->entry,
+            "EncoderAttentionRelative<bf16, RelativeBias<float, 8, true, 3, "
+            "7>, 12, 1, 0, 64, 768, 768, 768, 768, false, 0x3e38aa3bu, 6, "
+            "2048, 4, 8, 16>");
+}
+
 TEST(SpecializeEncoderAttention, TakesFewerQueriesOfLargeHeads) {
   EncoderAttentionShape s = Bert();
   s.head_dim = 256;
