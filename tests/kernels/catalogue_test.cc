@@ -42,6 +42,7 @@ constexpr Allowance kAllowances[] = {
     {"sample", 20},          // on 8.0, of 1024 threads
     {"attention_decode 4/2x32", 8},  // one word, in small models alone
     {"attention_decode 2/1x32", 8},
+    {"encoder_attention", 8},  // one word, of fp32 heads of 16 and of 80
     {"attention_tile", 64},  // at head_dim 128, which takes all 255 registers
     // 128 registers, so that two of its blocks fit an SM: one word, at the end.
     {"linear_mma 4096x6144 t32 rms", 8},
@@ -104,13 +105,14 @@ class Catalogue : public NeedsNvrtc {
     }
   }
 
-  // In every dtype at tp 1 and 2; with `few`, at tp 2 in bf16 alone.
+  // In every dtype, fp32 and bf16 at tp 2 too; with `few`, these at tp 1 alone.
   void AddFolder(const std::string& path, const std::string& name, bool few) {
     DS_ASSERT_OK_AND_ASSIGN(const auto checkpoint,
                             OpenCheckpoint(JoinPath(path, name)));
     for (const std::string dtype : {"fp32", "bf16", "fp16"}) {
       for (const int tp : {1, 2}) {
-        if (few && tp == 2 && dtype != "bf16") continue;
+        if (few && (tp == 2 || dtype == "fp16")) continue;
+        if (tp == 2 && dtype == "fp16") continue;
         SCOPED_TRACE(absl::StrCat(name, " ", dtype, " tp ", tp));
         Add(*checkpoint, dtype, tp, /*max_batch=*/8, {"sm_90a"});
         if (HasFatalFailure()) return;
