@@ -191,6 +191,8 @@ json::Value EffectiveOptions(const CompileOptions& o, const StepCeilings& c,
     // As text: JSON's integers end at 2^63.
     v.Set("random_weights", absl::StrCat(*o.random_weights));
   }
+  if (o.vocab_size > 0) v.Set("vocab_size", o.vocab_size);
+  if (!o.qkv_layout.empty()) v.Set("qkv_layout", o.qkv_layout);
   return v;
 }
 
@@ -263,6 +265,30 @@ absl::StatusOr<GpuPlans> CompileForGpus(
   return gpu;
 }
 
+// The source; of a vocabulary that may be padded, the tokenizer's part.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenSource(
+    const CompileOptions& o) {
+  OpenOptions open;
+  open.ignore_index = o.ignore_index;
+  open.vocab_size = o.vocab_size;
+  open.qkv_layout = o.qkv_layout;
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
+                      OpenCheckpoint(o.source, open));
+  if (checkpoint->padded_vocab() == 0) return checkpoint;
+  DS_ASSIGN_OR_RETURN(open.vocab_size,
+                      TokenizerSize(*checkpoint, o.tiktoken_pattern));
+  if (open.vocab_size == 0 || open.vocab_size >= checkpoint->padded_vocab()) {
+    return checkpoint;
+  }
+  if (o.log) {
+    o.log(absl::StrFormat("%s: the vocabulary is cut from %d rows to the %d of "
+                          "the tokenizer; --vocab-size N keeps the first N",
+                          o.source, checkpoint->padded_vocab(),
+                          open.vocab_size));
+  }
+  return OpenCheckpoint(o.source, open);
+}
+
 }  // namespace
 
 absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
@@ -294,7 +320,7 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
       o.random_weights.has_value()
           ? OpenRandomWeights(o.source, *o.random_weights, policy_text,
                               o.policy)
-          : OpenCheckpoint(o.source, {.ignore_index = o.ignore_index}));
+          : OpenSource(o));
   for (const std::string& note : checkpoint->notes()) log(note);
   DS_ASSIGN_OR_RETURN(
       const ModelDescription model,

@@ -36,6 +36,8 @@ struct CompileOptions {
   std::string kernel_cache;
 
   bool ignore_index = false;
+  int64_t vocab_size = 0;  // as of OpenOptions, as is qkv_layout
+  std::string qkv_layout;
   bool assume_tied = false;
   bool trust_lm_head = false;
   std::string policy;     // a policy file; empty: by the config

@@ -42,4 +42,13 @@ absl::StatusOr<TokenizerTables> ReadTokenizer(const Checkpoint& checkpoint,
   return tables;
 }
 
+absl::StatusOr<int64_t> TokenizerSize(const Checkpoint& checkpoint,
+                                      absl::string_view pattern) {
+  DS_ASSIGN_OR_RETURN(const TokenizerTables tables,
+                      ReadTables(checkpoint, pattern));
+  if (tables.bytes.empty()) return 0;
+  DS_ASSIGN_OR_RETURN(const TokenizerSpec spec, ParseTokenizer(tables.bytes));
+  return spec.vocab_size();
+}
+
 }  // namespace deepslice

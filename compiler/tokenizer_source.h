@@ -19,6 +19,10 @@ absl::StatusOr<TokenizerTables> ReadTokenizer(const Checkpoint& checkpoint,
                                               absl::string_view pattern,
                                               int64_t vocab_rows);
 
+// The tokens that the checkpoint's tokenizer has; 0 when there is none.
+absl::StatusOr<int64_t> TokenizerSize(const Checkpoint& checkpoint,
+                                      absl::string_view pattern);
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_COMPILER_TOKENIZER_SOURCE_H_

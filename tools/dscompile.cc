@@ -39,7 +39,8 @@ void OnSignal(int) { InterruptPlanWriting(); }
 void AddSourceFlags(CLI::App& app, CompileOptions& o) {
   app.add_option("SRC,-m,--model", o.source,
                  "Hugging Face folder, .safetensors, .bin, .pt, .pth or .gguf "
-                 "file; config.json with --random-weights")
+                 "file, Megatron folder, DeepSpeed's checkpoint.json of type "
+                 "Megatron; config.json with --random-weights")
       ->required();
   app.add_option("-o,--output", o.output,
                  "Folder to make: the plan; no default")
@@ -52,6 +53,17 @@ void AddSourceFlags(CLI::App& app, CompileOptions& o) {
       ->check(WholeNumber(0, std::numeric_limits<uint64_t>::max()));
   app.add_flag("--ignore-index", o.ignore_index,
                "Read the shards that are there, not the index");
+  app.add_option("--vocab-size", o.vocab_size,
+                 "Of a Megatron checkpoint, whose vocabulary is padded: the "
+                 "rows to keep; default the tokenizer's, else all")
+      ->type_name("ROWS")
+      ->check(WholeNumber(1, limits::kVocab));
+  app.add_option("--qkv-layout", o.qkv_layout,
+                 "How query_key_value lies in a Megatron checkpoint, where its "
+                 "version does not say it: thirds (version 0, and "
+                 "Megatron-DeepSpeed since December 2024), per_row (1), "
+                 "per_group (2 and 3); default by the version")
+      ->type_name("LAYOUT");
   app.add_flag("--assume-tied", o.assume_tied,
                "A missing head is the embedding");
   app.add_flag("--trust-lm-head", o.trust_lm_head,

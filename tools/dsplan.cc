@@ -67,6 +67,7 @@ struct Options {
   std::string program;
   bool assume_tied = false;
   bool trust_lm_head = false;
+  std::string qkv_layout;
   bool progress = true;
 };
 
@@ -181,8 +182,16 @@ absl::Status Verify(const Options& o) {
   DS_RETURN_IF_ERROR(
       Print(absl::StrFormat("collectives: %d ranks agree\n", ranks.size())));
   if (o.against.empty()) return absl::OkStatus();
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint,
-                      OpenCheckpoint(o.against));
+  OpenOptions open;
+  open.qkv_layout = o.qkv_layout;
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
+                      OpenCheckpoint(o.against, open));
+  // A padded vocabulary may have been cut.
+  const int64_t vocab = ranks[0].fb().vocab_size();
+  if (vocab > 0 && vocab < checkpoint->padded_vocab()) {
+    open.vocab_size = vocab;
+    DS_ASSIGN_OR_RETURN(checkpoint, OpenCheckpoint(o.against, open));
+  }
   // As it was compiled, where the policy is not built in.
   const json::Value source = PlanSource(ranks[0]);
   const json::Value* policy = source.Find("policy");
@@ -245,6 +254,8 @@ void AddVerifyFlags(CLI::App& verify, Options& o) {
       ->check(WholeNumber(1, 4096));
   verify.add_flag("--assume-tied", o.assume_tied, "As for dscompile");
   verify.add_flag("--trust-lm-head", o.trust_lm_head, "As for dscompile");
+  verify.add_option("--qkv-layout", o.qkv_layout, "As for dscompile")
+      ->type_name("LAYOUT");
   verify.add_flag_callback(
       "--no-progress", [&o] { o.progress = false; },
       "No line of values and time left while --against runs (else one on a "

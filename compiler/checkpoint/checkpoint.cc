@@ -1,13 +1,16 @@
 #include "compiler/checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/checkpoint/checkpoint_json.h"
 #include "compiler/checkpoint/dequantize.h"
 #include "compiler/checkpoint/gguf_checkpoint.h"
 #include "compiler/checkpoint/hf_folder.h"
+#include "compiler/checkpoint/megatron.h"
 #include "compiler/checkpoint/shard_index.h"
 #include "compiler/checkpoint/strided_rows.h"
 #include "compiler/checkpoint/torch_container.h"
@@ -79,11 +82,41 @@ void MakeElements(const TensorInfo& t, int64_t begin, int64_t end, float* out) {
   }
 }
 
+// Rows [begin, end) of a tensor that is put together.
+void ReadParts(const Checkpoint& checkpoint, const TensorInfo& t, int64_t begin,
+               int64_t end, float* out) {
+  const int64_t width = t.row_elements();
+  const int64_t size = DTypeSize(t.dtype);
+  for (const TensorPart& part : t.parts) {
+    const int64_t first = std::max(begin, part.row);
+    const int64_t last = std::min(end, part.row + part.rows);
+    if (first >= last || part.columns == 0) continue;
+    const absl::string_view bytes = checkpoint.file_bytes(part.file);
+    const int64_t reach = (last - 1 - part.row) * part.row_stride +
+                          (part.columns - 1) * part.column_stride + 1;
+    DS_CHECK(part.offset <= bytes.size() &&
+             static_cast<uint64_t>(reach * size) <= bytes.size() - part.offset);
+    const uint8_t* data =
+        reinterpret_cast<const uint8_t*>(bytes.data()) + part.offset;
+    for (int64_t row = first; row < last; ++row) {
+      const uint8_t* from = data + (row - part.row) * part.row_stride * size;
+      float* to = out + (row - begin) * width + part.column;
+      if (part.column_stride == 1) {
+        WidenToFloat(t.dtype, from, part.columns, to);
+        continue;
+      }
+      for (int64_t c = 0; c < part.columns; ++c) {
+        WidenToFloat(t.dtype, from + c * part.column_stride * size, 1, to + c);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 bool TensorInfo::has_raw_rows() const {
   return storage == Storage::kPlain && rotary_heads == 0 && strides.empty() &&
-         unreadable.empty() && !synthetic.has_value();
+         parts.empty() && unreadable.empty() && !synthetic.has_value();
 }
 
 int64_t TensorInfo::num_elements() const {
@@ -118,6 +151,10 @@ absl::Status Checkpoint::ReadRows(const TensorInfo& t, int64_t begin,
   }
   if (t.synthetic.has_value()) {
     MakeElements(t, begin, end, out.data());
+    return absl::OkStatus();
+  }
+  if (!t.parts.empty()) {
+    ReadParts(*this, t, begin, end, out.data());
     return absl::OkStatus();
   }
   const absl::string_view bytes = file_bytes(t.file);
@@ -156,13 +193,20 @@ absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options) {
-  if (DirectoryExists(path)) return OpenHfFolder(path, options);
+  const bool is_folder = DirectoryExists(path);
+  if (is_folder ? LooksLikeMegatron(path) : LooksLikeCheckpointJson(path)) {
+    return is_folder ? OpenMegatronFolder(path, options)
+                     : OpenCheckpointJson(path, options);
+  }
+  DS_RETURN_IF_ERROR(RefuseMegatronOptions(path, options));
+  if (is_folder) return OpenHfFolder(path, options);
   if (!FileExists(path)) {
     return absl::NotFoundError(
         absl::StrCat(path,
                      ": no such file or folder; give a Hugging Face folder, a "
-                     ".safetensors, .bin, .pt or .pth file, or a .gguf file, "
-                     "of this machine: nothing is downloaded by name"));
+                     ".safetensors, .bin, .pt or .pth file, a .gguf file, a "
+                     "Megatron folder or a checkpoint.json, of this machine: "
+                     "nothing is downloaded by name"));
   }
   if (IsWeightFile(path, WeightFiles::kSafetensors) ||
       IsWeightFile(path, WeightFiles::kTorch)) {
@@ -183,7 +227,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
   return absl::UnimplementedError(absl::StrCat(
       path,
       ": a kind of file that is not read; give a Hugging Face folder, a "
-      ".safetensors, .bin, .pt or .pth file, or a .gguf file"));
+      ".safetensors, .bin, .pt or .pth file, a .gguf file, a Megatron folder "
+      "or a checkpoint.json"));
 }
 
 }  // namespace deepslice

@@ -52,6 +52,16 @@ struct SyntheticTensor {
   bool transposed = false;  // the tensor's shape is [in, out]
 };
 
+// A rectangle of a tensor, seen as [rows(), row_elements()], and where its
+// elements lie; all of the tensor's type.
+struct TensorPart {
+  int64_t row = 0, column = 0;  // of the tensor: where it begins
+  int64_t rows = 0, columns = 0;
+  int file = 0;                               // index into Checkpoint::files()
+  uint64_t offset = 0;                        // of its first element, bytes
+  int64_t row_stride = 0, column_stride = 1;  // elements
+};
+
 // A tensor of the checkpoint, unread. Row-major; `shape` is the logical shape
 // (GGUF's reversed dims already put in order: [out, in] for a matrix).
 struct TensorInfo {
@@ -73,6 +83,10 @@ struct TensorInfo {
   // Empty: row-major without gaps. Otherwise kPlain, `offset` is the place of
   // the first element and `bytes` reaches to the last one's end.
   std::vector<int64_t> strides;
+  // Not empty: the tensor is put together of these, which cover it once (the
+  // shards of parallel training). kPlain; `bytes` is their sum, `file` that of
+  // the first; offset and strides mean nothing.
+  std::vector<TensorPart> parts;
   // Not empty: no elements can be read, and why ("is quantised; ..."). Only the
   // name and the shape are then known.
   std::string unreadable;
@@ -133,6 +147,9 @@ class Checkpoint {
   // Another JSON file beside the weights, one of kSideFileNames; null when it
   // is absent.
   virtual const json::Value& side_file(absl::string_view name) const = 0;
+  // Rows of the vocabulary that are there, padding among them, when padding was
+  // neither cut off nor is known; 0 otherwise.
+  virtual int64_t padded_vocab() const = 0;
   // Things a user should know ("model.safetensors is ignored: ..."), in order.
   virtual const std::vector<std::string>& notes() const = 0;
 
@@ -143,7 +160,7 @@ class Checkpoint {
   absl::Status ReadRows(const TensorInfo& t, int64_t begin, int64_t end,
                         absl::Span<float> out) const;
   // The same rows as stored bytes, when storage is kPlain, rotary_heads is 0,
-  // there are no strides and nothing is made up: a view into the mapping. Empty
+  // there are no strides or parts and nothing is made up: a view into the mapping. Empty
   // otherwise.
   absl::string_view RawRows(const TensorInfo& t, int64_t begin,
                             int64_t end) const;
@@ -151,10 +168,17 @@ class Checkpoint {
 
 struct OpenOptions {
   bool ignore_index = false;  // read all shards present, not the index
+  // Of Megatron's checkpoints alone, refused for others. Rows of the vocabulary
+  // to keep of a padded one; 0: all.
+  int64_t vocab_size = 0;
+  // "thirds", "per_row" or "per_group": how query_key_value lies in each rank's
+  // file, whatever its version says; "": as the version says.
+  std::string qkv_layout;
 };
 
 // Recognises `path`: a Hugging Face folder, a .safetensors, .bin, .pt or .pth
-// file (config.json beside it) or a .gguf file. Errors name file, place, found, allowed, remedy.
+// file (config.json beside it), a .gguf file, a Megatron folder or DeepSpeed's
+// checkpoint.json. Errors name file, place, found, allowed, remedy.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options = {});
 

@@ -57,6 +57,7 @@ class LoadedCheckpoint final : public Checkpoint {
     const auto it = parts_.side_files.find(std::string(name));
     return it == parts_.side_files.end() ? *absent : it->second;
   }
+  int64_t padded_vocab() const override { return parts_.padded_vocab; }
   const std::vector<std::string>& notes() const override {
     return parts_.notes;
   }

@@ -35,6 +35,7 @@ struct CheckpointParts {
   json::Value special_tokens_map;
   ChatTemplates chat_templates;
   std::map<std::string, json::Value, std::less<>> side_files;  // those present
+  int64_t padded_vocab = 0;
   std::vector<std::string> notes;
 };
 

@@ -48,6 +48,11 @@ absl::StatusOr<json::Value> ReadConfigObject(const std::string& path) {
 absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
   DS_ASSIGN_OR_RETURN(parts->config,
                       ReadConfigObject(JoinPath(folder, "config.json")));
+  return ReadSideFilesButConfig(folder, parts);
+}
+
+absl::Status ReadSideFilesButConfig(const std::string& folder,
+                                    CheckpointParts* parts) {
   DS_ASSIGN_OR_RETURN(parts->generation_config,
                       ReadObject(JoinPath(folder, "generation_config.json")));
   DS_ASSIGN_OR_RETURN(parts->tokenizer_config,

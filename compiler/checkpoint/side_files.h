@@ -16,6 +16,10 @@ namespace deepslice {
 // file that is present but damaged is an error.
 absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts);
 
+// All of these but config.
+absl::Status ReadSideFilesButConfig(const std::string& folder,
+                                    CheckpointParts* parts);
+
 // The JSON object in `path`, as config.json is read; NotFound when there is no
 // such file.
 absl::StatusOr<json::Value> ReadConfigObject(const std::string& path);

@@ -1,0 +1,192 @@
+#include "compiler/checkpoint/checkpoint_json.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/checkpoint/megatron.h"
+#include "compiler/checkpoint/megatron_files.h"
+#include "compiler/checkpoint/megatron_shard.h"
+#include "compiler/checkpoint/untrusted_text.h"
+#include "schema/base/file.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+constexpr absl::string_view kKeys[] = {
+    "type",    "version", "checkpoints", "base_dir", "parallelization",
+    "tp_size", "mp_size", "dtype"};
+
+std::string Kind(const json::Value& v) {
+  return v.is_string() ? Quoted(v.as_string())
+                       : std::string(json::KindName(v.kind()));
+}
+
+absl::StatusOr<json::Value> ReadList(const std::string& path,
+                                     std::vector<std::string>* notes) {
+  DS_ASSIGN_OR_RETURN(const std::string text,
+                      ReadFile(path, limits::kConfigFileBytes));
+  absl::StatusOr<json::Value> list = json::Parse(text);
+  if (!list.ok()) {
+    auto lenient = json::Parse(text, {.allow_trailing_commas = true});
+    if (!lenient.ok()) return Annotate(list.status(), path);
+    notes->push_back(absl::StrCat(path,
+                                  ": has trailing commas, which are not "
+                                  "JSON; they are left out"));
+    list = std::move(lenient);
+  }
+  if (!list->is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": holds ", Kind(*list),
+                     "; must be an object with "
+                     "type, version and checkpoints"));
+  }
+  for (const auto& [key, value] : list->members()) {
+    if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
+      notes->push_back(
+          absl::StrCat(path, ": key ", Quoted(key), " is not known; ignored"));
+    }
+  }
+  return list;
+}
+
+absl::Status CheckType(const json::Value& list) {
+  const json::Value* type = list.Find("type");
+  if (type == nullptr || !type->is_string()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("type: holds ", type == nullptr ? "nothing" : Kind(*type),
+                     "; must be \"Megatron\""));
+  }
+  if (absl::EqualsIgnoreCase(type->as_string(), "megatron")) {
+    return absl::OkStatus();
+  }
+  if (absl::EqualsIgnoreCase(type->as_string(), "bloom") ||
+      absl::EqualsIgnoreCase(type->as_string(), "ds_model")) {
+    return absl::UnimplementedError(
+        absl::StrCat("type: ", Kind(*type),
+                     " is not read, \"Megatron\" is; give the folder of "
+                     "Hugging Face files itself"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "type: ", Kind(*type), " is none of DeepSpeed's; must be \"Megatron\""));
+}
+
+absl::StatusOr<absl::optional<int>> ReadVersion(
+    const json::Value& list, const std::string& path,
+    std::vector<std::string>* notes) {
+  const json::Value* v = list.Find("version");
+  if (v == nullptr || v->is_null()) {
+    if (v == nullptr) {
+      notes->push_back(absl::StrCat(
+          path, ": has no version; the files' checkpoint_version counts"));
+    }
+    return absl::optional<int>();
+  }
+  if (!v->is_number()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version: holds ", Kind(*v), "; must be 0, 1, 2 or 3"));
+  }
+  const auto version = MegatronVersion(v->as_double());
+  if (!version.ok()) return Annotate(version.status(), "version");
+  return absl::optional<int>(*version);
+}
+
+// The paths of the list.
+absl::StatusOr<std::vector<std::string>> ReadPaths(const json::Value& list,
+                                                   const std::string& path) {
+  std::string base = Dirname(path);
+  if (const json::Value* v = list.Find("base_dir");
+      v != nullptr && !v->is_null()) {
+    if (!v->is_string()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("base_dir: holds ", Kind(*v), "; must be a path"));
+    }
+    if (absl::StartsWith(v->as_string(), "/")) {
+      base = v->as_string();
+    } else if (!v->as_string().empty()) {
+      base = JoinPath(base, v->as_string());
+    }
+  }
+  const json::Value* files = list.Find("checkpoints");
+  if (files == nullptr || files->is_object() ||
+      !(files->is_string() || files->is_array())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoints: holds ", files == nullptr ? "nothing" : Kind(*files),
+        "; must be a list of the ranks' files"));
+  }
+  std::vector<json::Value> items = files->items();
+  if (files->is_string()) items.push_back(*files);
+  if (items.empty() || static_cast<int64_t>(items.size()) > limits::kShards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoints: lists ", items.size(),
+                     " files; allowed: 1 to ", limits::kShards));
+  }
+  std::vector<std::string> out;
+  for (const json::Value& item : items) {
+    if (!item.is_string() || item.as_string().empty() ||
+        absl::StrContains(item.as_string(), '\0')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoints: holds ", Kind(item), "; must hold paths"));
+    }
+    out.push_back(absl::StartsWith(item.as_string(), "/")
+                      ? item.as_string()
+                      : JoinPath(base, item.as_string()));
+  }
+  return out;
+}
+
+// What says how the files are cut must agree with what they are.
+absl::Status CheckCut(const json::Value& list, const MegatronFiles& files) {
+  if (const json::Value* v = list.Find("parallelization");
+      v != nullptr && !v->is_null() &&
+      !(v->is_string() && (v->as_string() == "tp" || v->as_string() == "pp"))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parallelization: holds ", Kind(*v), "; must be \"tp\" or \"pp\""));
+  }
+  const json::Value* size = list.Find("mp_size");
+  if (size == nullptr || size->is_null()) size = list.Find("tp_size");
+  if (size == nullptr || size->is_null()) return absl::OkStatus();
+  if (size->is_int() && size->as_int() == files.tensor_ranks) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "mp_size: holds ", json::Write(*size), "; the list has files of ",
+      files.tensor_ranks, " tensor-parallel ranks"));
+}
+
+}  // namespace
+
+bool LooksLikeCheckpointJson(const std::string& path) {
+  if (!absl::EndsWith(path, ".json") || !FileExists(path)) return false;
+  if (Basename(path) == "checkpoint.json") return true;
+  const auto text = ReadFile(path, limits::kConfigFileBytes);
+  return text.ok() && absl::StrContains(*text, "\"checkpoints\"");
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpointJson(
+    const std::string& path, const OpenOptions& options) {
+  MegatronHints hints;
+  DS_ASSIGN_OR_RETURN(const json::Value list, ReadList(path, &hints.notes));
+  DS_RETURN_IF_ERROR(Annotate(CheckType(list), path));
+  const auto version = ReadVersion(list, path, &hints.notes);
+  if (!version.ok()) return Annotate(version.status(), path);
+  hints.version = *version;
+  const auto paths = ReadPaths(list, path);
+  if (!paths.ok()) return Annotate(paths.status(), path);
+  // One folder may hold all ranks.
+  const bool folder = paths->size() == 1 && DirectoryExists((*paths)[0]) &&
+                      LooksLikeMegatron((*paths)[0]);
+  DS_ASSIGN_OR_RETURN(MegatronFiles files,
+                      folder ? FindMegatronFiles((*paths)[0])
+                             : ArrangeMegatronFiles(*paths, path));
+  DS_RETURN_IF_ERROR(Annotate(CheckCut(list, files), path));
+  return OpenMegatron(files, Dirname(path), hints, options);
+}
+
+}  // namespace deepslice

@@ -1,0 +1,41 @@
+// Checkpoints of Megatron-LM, any number of ranks and stages, as the tensors
+// and the config of policy megatron_gpt.
+#ifndef DEEPSLICE_COMPILER_CHECKPOINT_MEGATRON_H_
+#define DEEPSLICE_COMPILER_CHECKPOINT_MEGATRON_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/optional.h"
+#include "compiler/checkpoint/checkpoint.h"
+#include "compiler/checkpoint/megatron_files.h"
+
+namespace deepslice {
+
+// What a list of DeepSpeed says beside its files.
+struct MegatronHints {
+  absl::optional<int> version;  // counts more than that of the files
+  std::vector<std::string> notes;
+};
+
+// The checkpoint in `files`; a tokenizer and the like are looked for in
+// `folder`, and a config.json where the files hold no arguments.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatron(
+    const MegatronFiles& files, const std::string& folder,
+    const MegatronHints& hints, const OpenOptions& options);
+
+// As FindMegatronFiles finds them.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatronFolder(
+    const std::string& folder, const OpenOptions& options);
+
+// InvalidArgument when an option is given that is of Megatron alone; `path` is
+// something else.
+absl::Status RefuseMegatronOptions(const std::string& path,
+                                   const OpenOptions& options);
+
+}  // namespace deepslice
+
+#endif  // DEEPSLICE_COMPILER_CHECKPOINT_MEGATRON_H_
