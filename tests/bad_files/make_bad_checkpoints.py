@@ -9,8 +9,9 @@ CASES maps a name to its writer and the flags that the command gets.
 import json
 import pathlib
 import struct
-import sys
 from typing import Callable, NamedTuple
+
+import bad_cases
 
 # 6 heads of 10 that share 2 keys, over width 12: no two sizes are alike.
 CONFIG = {
@@ -491,12 +492,5 @@ def write_case(folder, name):
     return d
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    for name in sys.argv[2:] or CASES:
-        write_case(sys.argv[1], name)
-
-
 if __name__ == "__main__":
-    main()
+    bad_cases.main(__doc__, CASES, write_case)

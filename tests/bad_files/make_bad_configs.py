@@ -10,8 +10,9 @@ that the command gets.
 import json
 import pathlib
 import struct
-import sys
 from typing import Callable, NamedTuple
+
+import bad_cases
 
 # 6 heads of 10 that share 2 keys, over width 12: no two sizes are alike.
 LLAMA = {
@@ -760,12 +761,5 @@ def write_case(folder, name):
     return d
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    for name in sys.argv[2:] or CASES:
-        write_case(sys.argv[1], name)
-
-
 if __name__ == "__main__":
-    main()
+    bad_cases.main(__doc__, CASES, write_case)

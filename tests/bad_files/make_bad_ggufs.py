@@ -12,6 +12,7 @@ import sys
 from typing import Callable, NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import bad_cases  # noqa: E402
 from gguf_file import (  # noqa: E402
     ARRAY, BLOCKS, BOOL, F32, I32, PACK, STRING, U8, U16, U32, U64, GgufFile,
     Tensor, array, f32, number, string, u32)
@@ -532,12 +533,5 @@ def write_case(folder, name):
     return d
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    for name in sys.argv[2:] or CASES:
-        write_case(sys.argv[1], name)
-
-
 if __name__ == "__main__":
-    main()
+    bad_cases.main(__doc__, CASES, write_case)

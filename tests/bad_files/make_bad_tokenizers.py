@@ -11,8 +11,9 @@ import base64
 import json
 import pathlib
 import struct
-import sys
 from typing import Callable, NamedTuple
+
+import bad_cases
 
 
 def byte_alphabet():
@@ -421,12 +422,5 @@ def write_case(folder, name):
     return d
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    for name in sys.argv[2:] or CASES:
-        write_case(sys.argv[1], name)
-
-
 if __name__ == "__main__":
-    main()
+    bad_cases.main(__doc__, CASES, write_case)

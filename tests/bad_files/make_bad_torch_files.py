@@ -15,6 +15,7 @@ from typing import Callable, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+import bad_cases  # noqa: E402
 import torch_writer as t  # noqa: E402
 from make_bad_checkpoints import (  # noqa: E402
     CONFIG, LFS_POINTER, NORM, SHAPES, UNREAD, count, values)
@@ -383,12 +384,5 @@ def write_case(folder, name):
     return d
 
 
-def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    for name in sys.argv[2:] or CASES:
-        write_case(sys.argv[1], name)
-
-
 if __name__ == "__main__":
-    main()
+    bad_cases.main(__doc__, CASES, write_case)
