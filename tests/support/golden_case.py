@@ -41,8 +41,12 @@ class Case:
         self.name = os.path.basename(folder)
         with open(os.path.join(folder, 'golden.json'), encoding='utf-8') as f:
             self.meta = json.load(f)
-        with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
-            config = json.load(f)
+        # Megatron's files hold their arguments themselves.
+        config = {}
+        path = os.path.join(folder, 'config.json')
+        if os.path.exists(path):
+            with open(path, encoding='utf-8') as f:
+                config = json.load(f)
         rope = (config.get('rope_parameters') or config.get('rope_scaling') or
                 {})
         self.keeps_angles = 'dynamic' in (rope.get('rope_type'),
@@ -81,11 +85,20 @@ class Case:
                              'attention_mask': ('I64', shape, mask)})
 
     def rows(self, got):
-        """A prompt's logits in the fetched batch, for each prompt."""
+        """A prompt's logits in the fetched batch, for each prompt.
+
+        Without the columns that pad the vocabulary.
+        """
         longest = max(len(p) for p in self.prompts)
+        width = self.vocab
+        padded = self.meta.get('padded_vocab')
+        if padded and len(got) == len(self.prompts) * longest * padded:
+            width = padded
         for i, p in enumerate(self.prompts):
-            end = (i + 1) * longest * self.vocab
-            yield got[end - len(p) * self.vocab:end]
+            end = (i + 1) * longest * width
+            row = got[end - len(p) * width:end]
+            yield [x for at in range(0, len(row), width)
+                   for x in row[at:at + self.vocab]]
 
 
 def compare(got, want, dtype, band):
