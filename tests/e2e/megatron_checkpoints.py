@@ -23,6 +23,16 @@ def weights(plan):
     return out
 
 
+def write_tokenizer(folder, size):
+    """A vocabulary of `size` words, as tokenizer.json."""
+    vocab = {chr(ord('!') + i): i for i in range(size)}
+    with open(os.path.join(folder, 'tokenizer.json'), 'w') as f:
+        json.dump({'version': '1.0', 'added_tokens': [], 'normalizer': None,
+                   'pre_tokenizer': None, 'post_processor': None,
+                   'decoder': None,
+                   'model': {'type': 'BPE', 'vocab': vocab, 'merges': []}}, f)
+
+
 class Test:
     def __init__(self, c, dscompile, scratch):
         self.c, self.dscompile, self.scratch = c, dscompile, scratch
@@ -124,6 +134,19 @@ def check_vocabulary(t, dsplan):
         c.check(short != got, 'cut', 'the same weights')
         r = run(dsplan, 'verify', plan, '--against', folder)
         c.check(r.returncode == 0, 'verify', r.stdout + r.stderr)
+        # A tokenizer beside the ranks says how many rows are no padding.
+        write_tokenizer(folder, 33)
+        cut, err, plan = t.compile(folder)
+        c.check('cut from 40 rows to the 33' in err, "tokenizer's", err)
+        c.check(cut == short, "tokenizer's", 'other weights')
+        r = run(dsplan, 'verify', plan, '--against', folder)
+        c.check(r.returncode == 0, 'verify', r.stdout + r.stderr)
+        longer, err, _ = t.compile(folder, '--vocab-size', '36')
+        c.check('cut from' not in err and longer not in (cut, got),
+                'the flag counts more', err)
+        # One of more tokens than there are rows pads nothing.
+        write_tokenizer(folder, 40)
+        c.check(t.compile(folder)[0] == got, 'no padding', 'other weights')
     r = run(t.dscompile, folder, '--vocab-size', '41', '-o', t.folder())
     c.check(r.returncode == 3 and 'allowed: 1 to 40' in r.stderr, 'too many',
             r.stderr)
