@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "compiler/convert_elements.h"
 #include "compiler/weight_reader.h"
 #include "schema/base/status_macros.h"
 
@@ -13,6 +13,7 @@ namespace deepslice {
 namespace {
 
 constexpr int64_t kBatchElements = 64 << 10;
+constexpr int64_t kConverted = 8 << 10;  // elements at once, on the stack
 
 std::optional<DType> PlainType(Encoding e) {
   switch (e) {
@@ -32,118 +33,40 @@ int64_t ColsOf(const Weight& w) {
   return w.type.rank() < 2 ? 1 : w.type.dims[1].size;
 }
 
-// A piece whose stored bytes already are what the plan wants.
-struct RawPiece {
-  absl::string_view rows;  // of the piece's rows, whole
-  uint64_t row_bytes;      // in the source
-  uint64_t begin, bytes;   // the columns wanted, within a row
-};
-
-std::optional<std::vector<RawPiece>> MatchRaw(const Checkpoint& checkpoint,
-                                              const Weight& w) {
-  const std::optional<DType> type = PlainType(w.encoding);
-  if (!type.has_value() || w.source.pieces.empty() || w.source.plus != 0) {
-    return std::nullopt;
-  }
-  std::vector<RawPiece> pieces;
-  for (const SourcePiece& p : w.source.pieces) {
-    if (p.block > 0 && w.source.interleaved) return std::nullopt;
-    const TensorInfo* t = checkpoint.Find(p.tensor);
-    if (t == nullptr || p.transposed || !t->has_raw_rows() ||
-        t->dtype != *type || t->transposed_from_published ||
-        (w.type.rank() == 1 && t->shape.size() != 1)) {
-      return std::nullopt;
-    }
-    const uint64_t size = DTypeSize(*type);
-    const auto add = [&](int64_t begin, int64_t end) {
-      pieces.push_back({checkpoint.RawRows(*t, begin, end),
-                        t->row_elements() * size, p.cols.begin * size,
-                        p.cols.size() * size});
-    };
-    if (p.block == 0) {
-      add(p.rows.begin, p.rows.end);
-      continue;
-    }
-    for (int64_t row = p.rows.begin; row < p.rows.end;) {
-      const int64_t n = p.RunLength(row, p.rows.end);
-      add(p.Row(row), p.Row(row) + n);
-      row += n;
-    }
-  }
-  return pieces;
-}
-
-absl::Status EmitRaw(const std::vector<RawPiece>& pieces, bool interleaved,
-                     ByteSink sink) {
-  if (interleaved) {
-    const RawPiece& first = pieces[0];
-    const uint64_t rows =
-        first.row_bytes == 0 ? 0 : first.rows.size() / first.row_bytes;
-    for (uint64_t r = 0; r < rows; ++r) {
-      for (const RawPiece& p : pieces) {
-        DS_RETURN_IF_ERROR(
-            sink(p.rows.data() + r * p.row_bytes + p.begin, p.bytes));
-      }
-    }
-    return absl::OkStatus();
-  }
-  for (const RawPiece& p : pieces) {
-    if (p.bytes == p.row_bytes) {
-      DS_RETURN_IF_ERROR(sink(p.rows.data(), p.rows.size()));
-      continue;
-    }
-    for (uint64_t at = 0; at + p.row_bytes <= p.rows.size();
-         at += p.row_bytes) {
-      DS_RETURN_IF_ERROR(sink(p.rows.data() + at + p.begin, p.bytes));
-    }
+// Values of a type as the plan's encoding has them, to `sink`.
+absl::Status EmitAs(DType to, DType from, const uint8_t* elements,
+                    int64_t count, ByteSink sink, StorageError* error) {
+  if (from == to) return sink(elements, count * DTypeSize(to));
+  uint8_t out[kConverted * sizeof(float)];
+  for (int64_t at = 0; at < count; at += kConverted) {
+    const int64_t n = std::min(kConverted, count - at);
+    error->infinities += ConvertElements(from, elements + at * DTypeSize(from),
+                                         n, to, out);
+    DS_RETURN_IF_ERROR(sink(out, n * DTypeSize(to)));
   }
   return absl::OkStatus();
 }
 
-// Rounds values to a 16-bit type and measures what that costs.
-template <typename ToBits, typename FromBits>
-void Round16(const float* v, int64_t n, ToBits to, FromBits from, uint16_t* out,
-             StorageError* error) {
-  double sum = 0, reference = 0, max = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    out[i] = to(v[i]);
-    const float back = from(out[i]);
-    if (std::isinf(back) && !std::isinf(v[i])) ++error->infinities;
-    if (!std::isfinite(back)) continue;
-    const double d = static_cast<double>(back) - v[i];
-    sum += d * d;
-    reference += static_cast<double>(v[i]) * v[i];
-    max = std::max(max, std::fabs(d));
-  }
-  error->sum_squares += sum;
-  error->reference_sum_squares += reference;
-  error->max_abs = std::max(error->max_abs, max);
-}
-
-absl::Status EmitPlain(const Checkpoint& checkpoint, const Weight& w,
+absl::Status EmitPlain(const Checkpoint& checkpoint, const Weight& w, DType to,
                        ByteSink sink, StorageError* error) {
   WeightReader reader(checkpoint, w);
+  if (reader.has_runs()) {
+    return reader.ForEachRun(
+        [&](DType from, const uint8_t* elements, int64_t count) {
+          return EmitAs(to, from, elements, count, sink, error);
+        });
+  }
   const int64_t rows = RowsOf(w), cols = ColsOf(w);
   const int64_t batch =
       std::max<int64_t>(1, kBatchElements / std::max<int64_t>(cols, 1));
   std::vector<float> values(std::min(batch, rows) * cols);
-  std::vector<uint16_t> halves(w.encoding == Encoding::kF32 ? 0
-                                                            : values.size());
   for (int64_t r = 0; r < rows; r += batch) {
     const int64_t n = std::min(batch, rows - r);
     const absl::Span<float> span(values.data(), n * cols);
     DS_RETURN_IF_ERROR(reader.ReadRows(r, r + n, span));
-    const void* out = values.data();
-    if (w.encoding == Encoding::kF16) {
-      Round16(values.data(), span.size(), FloatToF16, F16ToFloat, halves.data(),
-              error);
-      out = halves.data();
-    } else if (w.encoding == Encoding::kBF16) {
-      Round16(values.data(), span.size(), FloatToBF16, BF16ToFloat,
-              halves.data(), error);
-      out = halves.data();
-    }
-    DS_RETURN_IF_ERROR(sink(out, n * cols * EncodingBits(w.encoding) / 8));
+    DS_RETURN_IF_ERROR(EmitAs(to, DType::kF32,
+                              reinterpret_cast<const uint8_t*>(values.data()),
+                              span.size(), sink, error));
   }
   return absl::OkStatus();
 }
@@ -240,15 +163,13 @@ absl::Status EmitWeight(const Checkpoint& checkpoint, const Weight& w,
   if (w.encoding == Encoding::kI8Row) {
     return EmitI8Row(checkpoint, w, sink, scales, error);
   }
-  if (!PlainType(w.encoding).has_value()) {
+  const std::optional<DType> type = PlainType(w.encoding);
+  if (!type.has_value()) {
     return absl::UnimplementedError(absl::StrFormat(
         "@%s: encoding %s can't be written; use fp32, fp16, bf16 or int8",
         w.name, EncodingName(w.encoding)));
   }
-  if (const auto raw = MatchRaw(checkpoint, w)) {
-    return EmitRaw(*raw, w.source.interleaved, sink);
-  }
-  DS_RETURN_IF_ERROR(EmitPlain(checkpoint, w, sink, error));
+  DS_RETURN_IF_ERROR(EmitPlain(checkpoint, w, *type, sink, error));
   if (error->infinities > 0) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "@%s: %d values are too large for %s (its largest is 65504); use "

@@ -12,7 +12,8 @@
 
 namespace deepslice {
 
-// Difference between the checkpoint's values and what a plan's bytes mean.
+// Difference between the checkpoint's values and what a plan's bytes mean: of
+// int8, and of the 16-bit types the infinities alone.
 struct StorageError {
   double max_abs = 0;
   double sum_squares = 0;            // of differences

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/checkpoint/dequantize.h"
 #include "passes/formula.h"
 #include "schema/base/status_macros.h"
 
@@ -97,6 +98,14 @@ WeightReader::WeightReader(const Checkpoint& checkpoint, const Weight& weight)
         absl::StrCat("the pieces have ", rows, " rows; allowed: ", rows_)));
   }
   status_ = Annotate(status_, "weight @", weight.name);
+  if (!status_.ok()) return;
+  for (const SourcePiece& piece : source.pieces) {
+    const TensorInfo& t = *checkpoint.Find(piece.tensor);
+    // A vector out of two dims is rare and small.
+    const bool flat = dims.size() == 1 && t.row_elements() > 1;
+    runs_.push_back(flat ? absl::nullopt
+                         : RawRuns::Of(checkpoint, t, piece.transposed));
+  }
 }
 
 absl::Status WeightReader::ReadRows(int64_t begin, int64_t end,
@@ -163,9 +172,71 @@ absl::Status WeightReader::ReadPiece(const SourcePiece& piece, int64_t begin,
                                      int64_t end, Range cols, int64_t stride,
                                      absl::Span<float> out) {
   const TensorInfo& tensor = *checkpoint_.Find(piece.tensor);
+  const auto& runs = runs_[&piece - weight_.source.pieces.data()];
+  if (runs.has_value()) {
+    return ReadRuns(piece, *runs, begin, end, cols, stride, out);
+  }
   return piece.transposed
              ? ReadTransposed(piece, tensor, begin, end, cols, stride, out)
              : ReadStored(piece, tensor, begin, end, cols, stride, out);
+}
+
+bool WeightReader::has_runs() const {
+  return status_.ok() && !runs_.empty() && weight_.source.plus == 0 &&
+         std::all_of(runs_.begin(), runs_.end(),
+                     [](const auto& r) { return r.has_value(); });
+}
+
+absl::Status WeightReader::ForEachRun(
+    absl::FunctionRef<absl::Status(DType, const uint8_t*, int64_t)> run) const {
+  const std::vector<SourcePiece>& pieces = weight_.source.pieces;
+  // Rows [row, end) of a piece, counted as piece.rows counts them.
+  const auto read = [&](size_t p, int64_t row, int64_t end) -> absl::Status {
+    const SourcePiece& piece = pieces[p];
+    for (int64_t n = 0; row < end; row += n) {
+      n = piece.RunLength(row, end);
+      DS_RETURN_IF_ERROR(runs_[p]->ForEach(
+          piece.Row(row), piece.Row(row) + n, piece.cols.begin, piece.cols.end,
+          [&](const uint8_t* elements, int64_t count) {
+            return run(runs_[p]->dtype(), elements, count);
+          }));
+    }
+    return absl::OkStatus();
+  };
+  if (!weight_.source.interleaved) {
+    for (size_t p = 0; p < pieces.size(); ++p) {
+      DS_RETURN_IF_ERROR(read(p, pieces[p].rows.begin, pieces[p].rows.end));
+    }
+    return absl::OkStatus();
+  }
+  for (int64_t i = 0; i < pieces[0].rows.size(); ++i) {
+    for (size_t p = 0; p < pieces.size(); ++p) {
+      const int64_t row = pieces[p].rows.begin + i;
+      DS_RETURN_IF_ERROR(read(p, row, row + 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightReader::ReadRuns(const SourcePiece& piece,
+                                    const RawRuns& runs, int64_t begin,
+                                    int64_t end, Range cols, int64_t stride,
+                                    absl::Span<float> out) {
+  const int64_t first = piece.rows.begin;
+  int64_t n = 0;
+  for (int64_t row = begin; row < end; row += n) {
+    n = stride == 1 ? piece.RunLength(first + row, first + end) : 1;
+    const int64_t stored_row = piece.Row(first + row);
+    float* to = out.data() + (row - begin) * stride * cols.size();
+    DS_RETURN_IF_ERROR(runs.ForEach(
+        stored_row, stored_row + n, cols.begin, cols.end,
+        [&](const uint8_t* elements, int64_t count) {
+          WidenToFloat(runs.dtype(), elements, count, to);
+          to += count;
+          return absl::OkStatus();
+        }));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WeightReader::ReadStored(const SourcePiece& piece,

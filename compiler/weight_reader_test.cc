@@ -37,6 +37,25 @@ class WeightReaderTest : public testing::Test {
     EXPECT_EQ(got, want) << "rows " << begin << ":" << end;
   }
 
+  // The runs hold what ReadRows gives of all rows.
+  void ExpectRuns(const Weight& w) {
+    WeightReader reader(*checkpoint_, w);
+    ASSERT_TRUE(reader.has_runs());
+    std::vector<float> want(reader.rows() * reader.cols()), got;
+    DS_ASSERT_OK(reader.ReadRows(0, reader.rows(), absl::MakeSpan(want)));
+    DS_ASSERT_OK(reader.ForEachRun(
+        [&](DType type, const uint8_t* elements, int64_t count) {
+          EXPECT_EQ(type, DType::kF32);
+          for (int64_t i = 0; i < count; ++i) {
+            float f;
+            std::memcpy(&f, elements + 4 * i, 4);
+            got.push_back(f);
+          }
+          return absl::OkStatus();
+        }));
+    EXPECT_EQ(got, want);
+  }
+
   TempFolder folder_;
   std::unique_ptr<Checkpoint> checkpoint_;
 };
@@ -95,6 +114,26 @@ TEST_F(WeightReaderTest, TurnsATensorThatIsPublishedTransposed) {
   DS_ASSERT_OK(reader.ReadFullRows(0, 1, absl::MakeSpan(got)));
   EXPECT_EQ(got,
             (std::vector<float>{T(1, 0), T(1, 1), T(1, 2), T(1, 3), T(1, 4)}));
+}
+
+TEST_F(WeightReaderTest, RunsAreWhatReadRowsGives) {
+  ExpectRuns(MakeWeight(
+      {3, 2}, {{"a", false, {4, 6}, {1, 3}}, {"b", false, {0, 1}, {3, 5}}}));
+  ExpectRuns(MakeWeight(
+      {4, 3}, {{"t", true, {1, 4}, {2, 5}}, {"t", true, {8, 9}, {2, 5}}}));
+  ExpectRuns(MakeWeight({3}, {{"v", false, {2, 5}, {0, 1}}}));
+  // Rows 1, 3, 4 of those that lie in blocks of 2 of every 3, and 0, 1, 2.
+  const std::vector<SourcePiece> dealt = {
+      {"a", false, {1, 4}, {0, 5}, /*block=*/2, /*every=*/3, /*from=*/0},
+      {"b", false, {2, 5}, {0, 5}}};
+  ExpectRuns(MakeWeight({6, 5}, dealt));
+  ExpectRuns(MakeWeight({6, 5}, dealt, /*interleaved=*/true));
+  Weight w = MakeWeight({6, 5}, dealt);
+  w.source.plus = 1;
+  EXPECT_FALSE(WeightReader(*checkpoint_, w).has_runs());
+  w.source.plus = 0;
+  w.source.pieces[0].tensor = "c";
+  EXPECT_FALSE(WeightReader(*checkpoint_, w).has_runs());
 }
 
 TEST_F(WeightReaderTest, ReadsVectorsAndFormulas) {

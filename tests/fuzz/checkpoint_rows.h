@@ -3,9 +3,12 @@
 #define DEEPSLICE_TESTS_FUZZ_CHECKPOINT_ROWS_H_
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "compiler/checkpoint/checkpoint.h"
+#include "compiler/checkpoint/dequantize.h"
+#include "compiler/checkpoint/raw_runs.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace deepslice {
@@ -25,6 +28,19 @@ inline void ReadAllRows(const Checkpoint& checkpoint) {
     if (!status.ok()) CheckRefusal(status);
     FUZZ_CHECK(checkpoint.RawRows(t, t.rows() - rows, t.rows()).size() <=
                t.bytes);
+    if (!status.ok()) continue;
+    const auto runs = RawRuns::Of(checkpoint, t, false);
+    if (!runs.has_value()) continue;
+    std::vector<float> same(rows * columns);
+    float* to = same.data();
+    FUZZ_CHECK(runs->ForEach(t.rows() - rows, t.rows(), 0, columns,
+                             [&](const uint8_t* elements, int64_t count) {
+                               WidenToFloat(t.dtype, elements, count, to);
+                               to += count;
+                               return absl::OkStatus();
+                             })
+                   .ok());
+    FUZZ_CHECK(std::memcmp(out.data(), same.data(), out.size() * 4) == 0);
   }
 }
 
