@@ -39,8 +39,9 @@ void OnSignal(int) { InterruptPlanWriting(); }
 void AddSourceFlags(CLI::App& app, CompileOptions& o) {
   app.add_option("SRC,-m,--model", o.source,
                  "Hugging Face folder, .safetensors, .bin, .pt, .pth or .gguf "
-                 "file, Megatron folder, DeepSpeed's checkpoint.json of type "
-                 "Megatron; config.json with --random-weights")
+                 "file, Megatron folder, folder of DeepSpeed's training or a "
+                 "file in it, DeepSpeed's checkpoint.json; config.json with "
+                 "--random-weights")
       ->required();
   app.add_option("-o,--output", o.output,
                  "Folder to make: the plan; no default")

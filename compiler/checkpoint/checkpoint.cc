@@ -7,6 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/checkpoint/checkpoint_json.h"
+#include "compiler/checkpoint/deepspeed.h"
+#include "compiler/checkpoint/deepspeed_files.h"
 #include "compiler/checkpoint/dequantize.h"
 #include "compiler/checkpoint/gguf_checkpoint.h"
 #include "compiler/checkpoint/hf_folder.h"
@@ -194,6 +196,13 @@ absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options) {
   const bool is_folder = DirectoryExists(path);
+  if (is_folder && LooksLikeDeepSpeed(path)) {
+    return OpenDeepSpeedFolder(path, options);
+  }
+  if (!is_folder && FileExists(path) &&
+      ParseDeepSpeedName(Basename(path)).has_value()) {
+    return OpenDeepSpeedFile(path, options);
+  }
   if (is_folder ? LooksLikeMegatron(path) : LooksLikeCheckpointJson(path)) {
     return is_folder ? OpenMegatronFolder(path, options)
                      : OpenCheckpointJson(path, options);
@@ -205,8 +214,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
         absl::StrCat(path,
                      ": no such file or folder; give a Hugging Face folder, a "
                      ".safetensors, .bin, .pt or .pth file, a .gguf file, a "
-                     "Megatron folder or a checkpoint.json, of this machine: "
-                     "nothing is downloaded by name"));
+                     "Megatron or DeepSpeed folder or a checkpoint.json, of "
+                     "this machine: nothing is downloaded by name"));
   }
   if (IsWeightFile(path, WeightFiles::kSafetensors) ||
       IsWeightFile(path, WeightFiles::kTorch)) {
@@ -227,8 +236,8 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
   return absl::UnimplementedError(absl::StrCat(
       path,
       ": a kind of file that is not read; give a Hugging Face folder, a "
-      ".safetensors, .bin, .pt or .pth file, a .gguf file, a Megatron folder "
-      "or a checkpoint.json"));
+      ".safetensors, .bin, .pt or .pth file, a .gguf file, a Megatron or "
+      "DeepSpeed folder or a checkpoint.json"));
 }
 
 }  // namespace deepslice

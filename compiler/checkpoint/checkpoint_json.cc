@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "compiler/checkpoint/deepspeed_list.h"
 #include "compiler/checkpoint/megatron.h"
 #include "compiler/checkpoint/megatron_files.h"
 #include "compiler/checkpoint/megatron_shard.h"
@@ -56,25 +57,25 @@ absl::StatusOr<json::Value> ReadList(const std::string& path,
   return list;
 }
 
-absl::Status CheckType(const json::Value& list) {
+// Whether the type is Megatron; otherwise it is one of the models.
+absl::StatusOr<bool> IsMegatron(const json::Value& list) {
   const json::Value* type = list.Find("type");
   if (type == nullptr || !type->is_string()) {
     return absl::InvalidArgumentError(
         absl::StrCat("type: holds ", type == nullptr ? "nothing" : Kind(*type),
-                     "; must be \"Megatron\""));
+                     "; must be \"Megatron\", \"ds_model\" or \"BLOOM\""));
   }
   if (absl::EqualsIgnoreCase(type->as_string(), "megatron")) {
-    return absl::OkStatus();
+    return true;
   }
   if (absl::EqualsIgnoreCase(type->as_string(), "bloom") ||
       absl::EqualsIgnoreCase(type->as_string(), "ds_model")) {
-    return absl::UnimplementedError(
-        absl::StrCat("type: ", Kind(*type),
-                     " is not read, \"Megatron\" is; give the folder of "
-                     "Hugging Face files itself"));
+    return false;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "type: ", Kind(*type), " is none of DeepSpeed's; must be \"Megatron\""));
+  return absl::InvalidArgumentError(
+      absl::StrCat("type: ", Kind(*type),
+                   " is none of DeepSpeed's; must be \"Megatron\", "
+                   "\"ds_model\" or \"BLOOM\""));
 }
 
 absl::StatusOr<absl::optional<int>> ReadVersion(
@@ -118,7 +119,7 @@ absl::StatusOr<std::vector<std::string>> ReadPaths(const json::Value& list,
       !(files->is_string() || files->is_array())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "checkpoints: holds ", files == nullptr ? "nothing" : Kind(*files),
-        "; must be a list of the ranks' files"));
+        "; must be a list of files, or a folder"));
   }
   std::vector<json::Value> items = files->items();
   if (files->is_string()) items.push_back(*files);
@@ -141,23 +142,69 @@ absl::StatusOr<std::vector<std::string>> ReadPaths(const json::Value& list,
   return out;
 }
 
-// What says how the files are cut must agree with what they are.
-absl::Status CheckCut(const json::Value& list, const MegatronFiles& files) {
+absl::Status CheckParallelization(const json::Value& list) {
   if (const json::Value* v = list.Find("parallelization");
       v != nullptr && !v->is_null() &&
       !(v->is_string() && (v->as_string() == "tp" || v->as_string() == "pp"))) {
     return absl::InvalidArgumentError(absl::StrCat(
         "parallelization: holds ", Kind(*v), "; must be \"tp\" or \"pp\""));
   }
-  const json::Value* size = list.Find("mp_size");
-  if (size == nullptr || size->is_null()) size = list.Find("tp_size");
-  if (size == nullptr || size->is_null()) return absl::OkStatus();
+  return absl::OkStatus();
+}
+
+// mp_size, else tp_size; nullptr when neither says anything.
+const json::Value* FindSize(const json::Value& list) {
+  for (const char* key : {"mp_size", "tp_size"}) {
+    const json::Value* v = list.Find(key);
+    if (v != nullptr && !v->is_null()) return v;
+  }
+  return nullptr;
+}
+
+// What says how the files are cut must agree with what they are.
+absl::Status CheckCut(const json::Value& list, const MegatronFiles& files) {
+  DS_RETURN_IF_ERROR(CheckParallelization(list));
+  const json::Value* size = FindSize(list);
+  if (size == nullptr) return absl::OkStatus();
   if (size->is_int() && size->as_int() == files.tensor_ranks) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "mp_size: holds ", json::Write(*size), "; the list has files of ",
       files.tensor_ranks, " tensor-parallel ranks"));
+}
+
+// A list of type ds_model or BLOOM, whose version says nothing.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenModel(
+    const json::Value& list, const std::string& path,
+    std::vector<std::string> notes, const OpenOptions& options) {
+  DeepSpeedList out;
+  out.where = path;
+  out.notes = std::move(notes);
+  const json::Value* files = list.Find("checkpoints");
+  if (files != nullptr && files->is_object()) {
+    return absl::UnimplementedError(
+        absl::StrCat(path,
+                     ": checkpoints: holds an object: the files of a model that "
+                     "DeepSpeed cut for inference, which are not read"));
+  }
+  const auto cut = CheckParallelization(list);
+  if (!cut.ok()) return Annotate(cut, path);
+  if (const json::Value* v = list.Find("parallelization"); v != nullptr) {
+    out.cut = v->is_string() && v->as_string() == "tp";
+  }
+  if (const json::Value* size = FindSize(list); size != nullptr) {
+    if (!size->is_int() || size->as_int() < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": mp_size: holds ", json::Write(*size),
+                       "; must be a number of ranks"));
+    }
+    out.ranks = size->as_int();
+  }
+  auto paths = ReadPaths(list, path);
+  if (!paths.ok()) return Annotate(paths.status(), path);
+  out.paths = *std::move(paths);
+  return OpenDeepSpeedList(out, options);
 }
 
 }  // namespace
@@ -173,7 +220,11 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpointJson(
     const std::string& path, const OpenOptions& options) {
   MegatronHints hints;
   DS_ASSIGN_OR_RETURN(const json::Value list, ReadList(path, &hints.notes));
-  DS_RETURN_IF_ERROR(Annotate(CheckType(list), path));
+  const auto megatron = IsMegatron(list);
+  if (!megatron.ok()) return Annotate(megatron.status(), path);
+  if (!*megatron) {
+    return OpenModel(list, path, std::move(hints.notes), options);
+  }
   const auto version = ReadVersion(list, path, &hints.notes);
   if (!version.ok()) return Annotate(version.status(), path);
   hints.version = *version;

@@ -14,8 +14,8 @@ namespace deepslice {
 bool LooksLikeCheckpointJson(const std::string& path);
 
 // The checkpoint whose files the list names, relative to base_dir, which is
-// relative to the list's folder. Of type Megatron; the others that DeepSpeed
-// has are Unimplemented. Trailing commas and keys that are not known are noted.
+// relative to the list's folder; of the types Megatron, ds_model and BLOOM.
+// Trailing commas and keys that are not known are noted.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpointJson(
     const std::string& path, const OpenOptions& options);
 

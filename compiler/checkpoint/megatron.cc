@@ -8,9 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "compiler/checkpoint/loaded_checkpoint.h"
 #include "compiler/checkpoint/megatron_merge.h"
-#include "compiler/checkpoint/megatron_shard.h"
 #include "compiler/checkpoint/side_files.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/file.h"
@@ -287,6 +285,13 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatron(
     parts.sources.push_back(std::move(source));
     shards.push_back(std::move(shard));
   }
+  return JoinMegatron(files, shards, folder, hints, options, std::move(parts));
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> JoinMegatron(
+    const MegatronFiles& files, const std::vector<MegatronShard>& shards,
+    const std::string& folder, const MegatronHints& hints,
+    const OpenOptions& options, CheckpointParts parts) {
   DS_RETURN_IF_ERROR(CheckRanks(shards));
   parts.config = shards[0].args;
   if (parts.config.is_null()) {
@@ -304,11 +309,10 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatron(
   DS_ASSIGN_OR_RETURN(
       const int version,
       ChooseVersion(files, shards[0].version, hints, options, &parts.notes));
-  const auto file_bytes = [&](int i) { return parts.sources[i].bytes; };
   DS_ASSIGN_OR_RETURN(
       parts.tensors,
       MergeMegatron(files, shards, ShapeOf(parts.config, version == 0),
-                    file_bytes));
+                    parts.sources));
   DS_RETURN_IF_ERROR(CheckLayers(files, parts.config, parts.tensors));
   DS_RETURN_IF_ERROR(FitVocabulary(files, options, &parts));
   parts.config.Set("model_type", "megatron_gpt");

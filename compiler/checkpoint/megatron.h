@@ -10,8 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
-#include "compiler/checkpoint/checkpoint.h"
+#include "compiler/checkpoint/loaded_checkpoint.h"
 #include "compiler/checkpoint/megatron_files.h"
+#include "compiler/checkpoint/megatron_shard.h"
 
 namespace deepslice {
 
@@ -26,6 +27,14 @@ struct MegatronHints {
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatron(
     const MegatronFiles& files, const std::string& folder,
     const MegatronHints& hints, const OpenOptions& options);
+
+// The same of ranks that are read: shards in the order of files.paths, whose
+// tensors lie in parts.sources; `parts` has the side files of `folder` and what
+// notes there are.
+absl::StatusOr<std::unique_ptr<Checkpoint>> JoinMegatron(
+    const MegatronFiles& files, const std::vector<MegatronShard>& shards,
+    const std::string& folder, const MegatronHints& hints,
+    const OpenOptions& options, CheckpointParts parts);
 
 // As FindMegatronFiles finds them.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatronFolder(

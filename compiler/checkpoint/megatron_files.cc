@@ -171,6 +171,12 @@ absl::StatusOr<absl::optional<MegatronRank>> ParseMegatronRank(
   return absl::optional<MegatronRank>(rank);
 }
 
+bool IsMegatronRank(const std::string& path) {
+  const std::string folder = DirectoryExists(path) ? path : Dirname(path);
+  const auto rank = ParseMegatronRank(Basename(folder));
+  return !rank.ok() || rank->has_value();
+}
+
 bool LooksLikeMegatron(const std::string& folder) {
   if (FileExists(JoinPath(folder, kTracker))) return true;
   for (const char* weights :

@@ -34,6 +34,9 @@ struct MegatronFiles {
 absl::StatusOr<absl::optional<MegatronRank>> ParseMegatronRank(
     absl::string_view name);
 
+// Whether `path` is the folder mp_rank_TT of a rank, or a file in such a one.
+bool IsMegatronRank(const std::string& path);
+
 // Whether `folder` holds Megatron's tracker, its iterations or its ranks, and
 // no weights of Hugging Face.
 bool LooksLikeMegatron(const std::string& folder);

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "compiler/checkpoint/strided_rows.h"
+#include "compiler/checkpoint/stored_elements.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/limits.h"
 #include "schema/base/status_macros.h"
@@ -87,12 +87,8 @@ std::string Dims(const TensorInfo& t) {
 class Merger {
  public:
   Merger(const MegatronFiles& files, const std::vector<MegatronShard>& shards,
-         const MegatronShape& shape,
-         const std::function<absl::string_view(int)>& file_bytes)
-      : files_(files),
-        shards_(shards),
-        shape_(shape),
-        file_bytes_(file_bytes) {}
+         const MegatronShape& shape, const std::vector<SourceBytes>& sources)
+      : files_(files), shards_(shards), shape_(shape), sources_(sources) {}
 
   absl::StatusOr<std::vector<TensorInfo>> Run() {
     const size_t chunks = shards_[0].chunks.size();
@@ -121,7 +117,7 @@ class Merger {
   };
 
   const std::string& PathOf(const TensorInfo& t) const {
-    return files_.paths[t.file];
+    return sources_[t.file].path;
   }
 
   absl::Status AddStage(int stage, size_t chunk) {
@@ -228,24 +224,15 @@ class Merger {
     }
     if (!a.unreadable.empty() || !b.unreadable.empty()) return absl::OkStatus();
     std::string room_a, room_b;
-    if (Elements(a, &room_a) == Elements(b, &room_b)) return absl::OkStatus();
+    if (StoredElements(sources_, a, &room_a) ==
+        StoredElements(sources_, b, &room_b)) {
+      return absl::OkStatus();
+    }
     return absl::InvalidArgumentError(
         absl::StrCat(PathOf(b), ": tensor ", Quoted(b.name),
                      ": differs from that in ", PathOf(a),
                      "; all ranks must hold the same: the files are of "
                      "different runs or damaged"));
-  }
-
-  // A tensor's elements in order; in `room` where they are not so stored.
-  absl::string_view Elements(const TensorInfo& t, std::string* room) const {
-    const absl::string_view stored = file_bytes_(t.file).substr(t.offset);
-    if (t.strides.empty()) return stored.substr(0, t.bytes);
-    ForEachLine(t, reinterpret_cast<const uint8_t*>(stored.data()), 0, t.rows(),
-                [&](const uint8_t* line, int64_t count) {
-                  room->append(reinterpret_cast<const char*>(line),
-                               count * DTypeSize(t.dtype));
-                });
-    return *room;
   }
 
   absl::Status Merge(const std::vector<TensorInfo>& of_ranks,
@@ -293,6 +280,7 @@ class Merger {
                        ranks, " ranks is ", Dims(*out), ", too large"));
     }
     out->strides.clear();
+    out->parts.clear();
     out->offset = 0;
     if (!out->unreadable.empty()) return absl::OkStatus();
     out->bytes = out->num_elements() * DTypeSize(out->dtype);
@@ -316,20 +304,21 @@ class Merger {
       const int64_t keys = t.rows() * groups / sum;
       blocks = {t.rows() - 2 * keys, keys, keys};
     }
-    TensorPart part;
-    part.file = t.file;
-    part.columns = t.row_elements();
-    part.row_stride = t.strides.empty() ? part.columns : t.strides[0];
-    if (!t.strides.empty() && t.shape.size() == 2) {
-      part.column_stride = t.strides[1];
-    }
-    if (cut == Cut::kColumns) part.column = rank * part.columns;
+    const int64_t column = cut == Cut::kColumns ? rank * t.row_elements() : 0;
     int64_t begin = 0;  // of the block, in the rank's tensor
     for (const int64_t rows : blocks) {
-      part.rows = rows;
-      part.row = cut == Cut::kColumns ? begin : begin * ranks + rank * rows;
-      part.offset = t.offset + begin * part.row_stride * DTypeSize(t.dtype);
-      if (rows > 0 && part.columns > 0) out->parts.push_back(part);
+      const int64_t row =
+          cut == Cut::kColumns ? begin : begin * ranks + rank * rows;
+      for (TensorPart part : PartsOf(t)) {
+        const int64_t skip = std::max<int64_t>(0, begin - part.row);
+        const int64_t end = std::min(part.row + part.rows, begin + rows);
+        part.row += skip;
+        part.offset += skip * part.row_stride * DTypeSize(t.dtype);
+        part.rows = end - part.row;
+        part.row += row - begin;
+        part.column += column;
+        if (part.rows > 0 && part.columns > 0) out->parts.push_back(part);
+      }
       begin += rows;
     }
   }
@@ -366,7 +355,7 @@ class Merger {
   const MegatronFiles& files_;
   const std::vector<MegatronShard>& shards_;
   const MegatronShape& shape_;
-  const std::function<absl::string_view(int)>& file_bytes_;
+  const std::vector<SourceBytes>& sources_;
   int64_t next_layer_ = 0;
   std::vector<Whole> wholes_;
   absl::flat_hash_map<std::string, size_t> by_name_;
@@ -402,9 +391,8 @@ void CutRows(int64_t rows, TensorInfo* t) {
 
 absl::StatusOr<std::vector<TensorInfo>> MergeMegatron(
     const MegatronFiles& files, const std::vector<MegatronShard>& shards,
-    const MegatronShape& shape,
-    const std::function<absl::string_view(int)>& file_bytes) {
-  return Merger(files, shards, shape, file_bytes).Run();
+    const MegatronShape& shape, const std::vector<SourceBytes>& sources) {
+  return Merger(files, shards, shape, sources).Run();
 }
 
 }  // namespace deepslice

@@ -4,13 +4,12 @@
 #define DEEPSLICE_COMPILER_CHECKPOINT_MEGATRON_MERGE_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "compiler/checkpoint/checkpoint.h"
+#include "compiler/checkpoint/loaded_checkpoint.h"
 #include "compiler/checkpoint/megatron_files.h"
 #include "compiler/checkpoint/megatron_shard.h"
 
@@ -23,15 +22,14 @@ struct MegatronShape {
   int64_t heads = 0, groups = 0, head_dim = 0;
 };
 
-// `shards` are in the order of files.paths, TensorInfo::file its index there,
-// `file_bytes` gives a file's bytes. Names stay Megatron's; layers are numbered
+// `shards` are in the order of files.paths; TensorInfo::file and those of parts
+// are indexes into `sources`. Names stay Megatron's; layers are numbered
 // through the stages (and the chunks of a virtual pipeline), and the
 // embedding's copy of the last stage is left out. Tensors that all ranks hold a
 // copy of must be equal. Errors name the ranks' files and the tensor.
 absl::StatusOr<std::vector<TensorInfo>> MergeMegatron(
     const MegatronFiles& files, const std::vector<MegatronShard>& shards,
-    const MegatronShape& shape,
-    const std::function<absl::string_view(int)>& file_bytes);
+    const MegatronShape& shape, const std::vector<SourceBytes>& sources);
 
 // Whether a merged tensor's rows are the vocabulary's.
 bool HasVocabRows(absl::string_view name);

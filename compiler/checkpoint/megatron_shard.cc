@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/checkpoint/shard_set.h"
-#include "compiler/checkpoint/torch_file.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/status_macros.h"
 
@@ -113,11 +112,12 @@ absl::StatusOr<std::vector<const Value*>> FindChunks(const Value& root) {
 }
 
 absl::Status Fill(const TorchFile& torch, MegatronShard* out) {
-  const Value& root = torch.root();
-  if (!root.is_dict()) {
+  if (torch.root().AsDict() == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "holds ", root.Describe(), "; must be the dict that Megatron saves"));
+        "holds ", torch.root().Describe(),
+        "; must be the dict that the training run saves"));
   }
+  const Value& root = *torch.root().AsDict();
   if (const Value* args = root.Find("args"); args != nullptr) {
     DS_ASSIGN_OR_RETURN(out->args, ReadArguments(*args));
   }
@@ -152,14 +152,19 @@ absl::StatusOr<int> MegatronVersion(double number) {
   return static_cast<int>(number);
 }
 
+absl::StatusOr<MegatronShard> ReadMegatronState(const TorchFile& torch) {
+  MegatronShard out;
+  out.path = torch.path();
+  DS_RETURN_IF_ERROR(Annotate(Fill(torch, &out), torch.path()));
+  return out;
+}
+
 absl::StatusOr<MegatronShard> ReadMegatronShard(absl::string_view bytes,
                                                 const std::string& path,
                                                 int file) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<TorchFile> torch,
                       TorchFile::Open(bytes, path));
-  MegatronShard out;
-  out.path = path;
-  DS_RETURN_IF_ERROR(Annotate(Fill(*torch, &out), path));
+  DS_ASSIGN_OR_RETURN(MegatronShard out, ReadMegatronState(*torch));
   const auto chunks = FindChunks(torch->root());
   if (!chunks.ok()) return Annotate(chunks.status(), path);
   for (const Value* chunk : *chunks) {

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "compiler/checkpoint/checkpoint.h"
+#include "compiler/checkpoint/torch_file.h"
 #include "schema/base/json.h"
 
 namespace deepslice {
@@ -29,6 +30,9 @@ struct MegatronShard {
 // The version that a number in a file or a list means; InvalidArgument for
 // others than 0, 1, 2 and 3.
 absl::StatusOr<int> MegatronVersion(double number);
+
+// All but the tensors, of a file's dict.
+absl::StatusOr<MegatronShard> ReadMegatronState(const TorchFile& torch);
 
 // `bytes` is the whole file, `path` its name in errors, `file` its index.
 absl::StatusOr<MegatronShard> ReadMegatronShard(absl::string_view bytes,

@@ -41,6 +41,12 @@ absl::string_view KindName(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
+const Value* Value::AsDict() const {
+  if (is_dict()) return this;
+  if (kind_ != Kind::kObject || !items()[kDictPart]->is_dict()) return nullptr;
+  return items()[kDictPart];
+}
+
 const Value* Value::Find(absl::string_view key) const {
   if (kind_ == Kind::kDict) return FindIn(items(), key);
   if (kind_ == Kind::kObject && items()[kDictPart]->is_dict()) {

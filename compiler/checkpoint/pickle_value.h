@@ -73,6 +73,9 @@ class Value {
   // The value under a text key of a kDict, or of the dict that a kObject is;
   // nullptr when there is none. Linear in the dict's size.
   const Value* Find(absl::string_view key) const;
+  // The kDict that this is, or that the object of a subclass has; nullptr for
+  // everything else.
+  const Value* AsDict() const;
   // An attribute of a kObject, as its state gives it; nullptr when absent.
   const Value* Attribute(absl::string_view name) const;
   // "module.name" of a kGlobal; of a kObject its class; "" otherwise.

@@ -23,14 +23,6 @@ constexpr int kMostWrappers = 4;
 constexpr absl::string_view kPrefixes[] = {"module.", "_orig_mod.",
                                            "_forward_module."};
 
-// The dict that a value is, or nullptr.
-const Value* DictOf(const Value* v) {
-  if (v->is_dict()) return v;
-  if (v->kind() != pickle::Kind::kObject) return nullptr;
-  const Value* dict = v->items()[pickle::kDictPart];
-  return dict->is_dict() ? dict : nullptr;
-}
-
 bool HasTensor(const Value& dict) {
   for (size_t i = 1; i < dict.items().size(); i += 2) {
     if (dict.items()[i]->is_tensor()) return true;
@@ -46,7 +38,7 @@ const Value* Unwrap(const Value* dict, const std::string& path,
     absl::string_view wrapper;
     for (const absl::string_view key : kWrappers) {
       const Value* v = dict->Find(key);
-      inner = v == nullptr ? nullptr : DictOf(v);
+      inner = v == nullptr ? nullptr : v->AsDict();
       wrapper = key;
       if (inner != nullptr) break;
     }
@@ -67,7 +59,6 @@ const Value* Unwrap(const Value* dict, const std::string& path,
   return dict;
 }
 
-// Takes a wrapper's prefix off when all names have it.
 bool StripPrefix(std::vector<TensorInfo>* tensors, absl::string_view prefix) {
   if (!std::all_of(tensors->begin(), tensors->end(), [&](const TensorInfo& t) {
         return absl::StartsWith(t.name, prefix) &&
@@ -89,7 +80,7 @@ absl::StatusOr<TorchWeights> ReadTorchWeights(absl::string_view file,
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<TorchFile> torch,
                       TorchFile::Open(file, path));
   TorchWeights out;
-  const Value* root = DictOf(&torch->root());
+  const Value* root = torch->root().AsDict();
   if (root == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, ": holds ", torch->root().Describe(),
@@ -114,13 +105,19 @@ absl::StatusOr<TorchWeights> ReadTorchWeights(absl::string_view file,
             : ""));
   }
   out.tensors = std::move(listed.tensors);
+  StripWrapperPrefixes(path, &out.tensors, &out.notes);
+  return out;
+}
+
+void StripWrapperPrefixes(const std::string& path,
+                          std::vector<TensorInfo>* tensors,
+                          std::vector<std::string>* notes) {
   for (const absl::string_view prefix : kPrefixes) {
-    if (StripPrefix(&out.tensors, prefix)) {
-      out.notes.push_back(absl::StrCat(path, ": all names begin with ",
-                                       Quoted(prefix), ", which is left out"));
+    if (!tensors->empty() && StripPrefix(tensors, prefix)) {
+      notes->push_back(absl::StrCat(path, ": all names begin with ",
+                                    Quoted(prefix), ", which is left out"));
     }
   }
-  return out;
 }
 
 }  // namespace deepslice

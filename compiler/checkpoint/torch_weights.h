@@ -23,6 +23,12 @@ struct TorchWeights {
 absl::StatusOr<TorchWeights> ReadTorchWeights(absl::string_view file,
                                               const std::string& path);
 
+// Takes such prefixes off where all names have them, with a note that begins
+// with `path`.
+void StripWrapperPrefixes(const std::string& path,
+                          std::vector<TensorInfo>* tensors,
+                          std::vector<std::string>* notes);
+
 }  // namespace deepslice
 
 #endif  // DEEPSLICE_COMPILER_CHECKPOINT_TORCH_WEIGHTS_H_

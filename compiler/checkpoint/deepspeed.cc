@@ -1,0 +1,345 @@
+#include "compiler/checkpoint/deepspeed.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/checkpoint/deepspeed_shard.h"
+#include "compiler/checkpoint/deepspeed_zero.h"
+#include "compiler/checkpoint/loaded_checkpoint.h"
+#include "compiler/checkpoint/megatron.h"
+#include "compiler/checkpoint/side_files.h"
+#include "compiler/checkpoint/stored_elements.h"
+#include "compiler/checkpoint/torch_weights.h"
+#include "compiler/checkpoint/untrusted_text.h"
+#include "runtime/text/tokenizer_files.h"
+#include "schema/base/file.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+// The files of one step as whole tensors.
+class Opener {
+ public:
+  Opener(const DeepSpeedFiles& files, const std::vector<std::string>& folders,
+         const OpenOptions& options, std::vector<std::string> notes)
+      : files_(files),
+        side_folder_(FindSideFolder(folders)),
+        options_(options) {
+    parts_.notes = std::move(notes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Checkpoint>> Open() {
+    DS_RETURN_IF_ERROR(RefuseOthers());
+    DS_RETURN_IF_ERROR(ReadModelStates());
+    DS_RETURN_IF_ERROR(CheckSteps());
+    DS_RETURN_IF_ERROR(RefuseExperts());
+    if (!has_weights_) DS_RETURN_IF_ERROR(JoinPartitions());
+    DS_RETURN_IF_ERROR(ReadSideFilesButConfig(side_folder_, &parts_));
+    const std::string config = JoinPath(side_folder_, "config.json");
+    if (FileExists(config)) {
+      DS_ASSIGN_OR_RETURN(parts_.config, ReadConfigObject(config));
+    }
+    return HasMegatronNames() ? OpenAsMegatron() : OpenAsHuggingFace();
+  }
+
+ private:
+  absl::Status RefuseOthers() const {
+    if (!files_.layers.empty()) {
+      return absl::UnimplementedError(absl::StrCat(
+          files_.where, ": holds ", files_.layers.size(),
+          " files of pipeline layers, such as ",
+          Quoted(Basename(files_.layers[0])), ", which are not read"));
+    }
+    if (files_.mp_ranks() > 0) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat(
+        files_.where,
+        ": has no weights; a step of DeepSpeed's training has "
+        "mp_rank_00_model_states.pt, or zero_pp_rank_0_mp_rank_00_model_"
+        "states.pt and optim_states.pt: copy its folder"));
+  }
+
+  absl::StatusOr<DeepSpeedShard> ReadStates(const std::string& path) {
+    DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(path));
+    DS_ASSIGN_OR_RETURN(
+        DeepSpeedShard shard,
+        ReadDeepSpeedShard(source, static_cast<int>(parts_.sources.size())));
+    parts_.sources.push_back(std::move(source));
+    return shard;
+  }
+
+  // Of every rank: from mp_rank files, else from those of ZeRO 3.
+  absl::Status ReadModelStates() {
+    for (const std::string& path : files_.model_states) {
+      DS_ASSIGN_OR_RETURN(DeepSpeedShard shard, ReadStates(path));
+      states_.emplace_back();
+      states_.back().push_back(std::move(shard));
+    }
+    has_weights_ =
+        !states_.empty() &&
+        std::all_of(states_.begin(), states_.end(),
+                    [](const auto& s) { return s[0].has_weights(); });
+    if (has_weights_ || files_.zero_states.empty()) return absl::OkStatus();
+    states_.clear();
+    for (const auto& of_rank : files_.zero_states) {
+      states_.emplace_back();
+      for (const std::string& path : of_rank) {
+        DS_ASSIGN_OR_RETURN(DeepSpeedShard shard, ReadStates(path));
+        states_.back().push_back(std::move(shard));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // All ranks were saved at the same step, and are all there.
+  absl::Status CheckSteps() const {
+    if (states_.empty()) return absl::OkStatus();
+    const DeepSpeedShard& first = states_[0][0];
+    const auto number = [](const absl::optional<int64_t>& v) {
+      return v.has_value() ? absl::StrCat(*v) : "nothing";
+    };
+    for (const auto& of_rank : states_) {
+      for (const DeepSpeedShard& s : of_rank) {
+        const auto same = [&](absl::string_view key,
+                              const absl::optional<int64_t>& a,
+                              const absl::optional<int64_t>& b) {
+          if (a == b) return absl::OkStatus();
+          return absl::InvalidArgumentError(absl::StrCat(
+              s.state.path, ": ", key, ": holds ", number(b), ", but ",
+              first.state.path, " ", number(a),
+              "; the ranks are of different checkpoints, copy them again"));
+        };
+        DS_RETURN_IF_ERROR(
+            same("global_steps", first.global_steps, s.global_steps));
+        DS_RETURN_IF_ERROR(
+            same("dp_world_size", first.dp_world_size, s.dp_world_size));
+        DS_RETURN_IF_ERROR(
+            same("mp_world_size", first.mp_world_size, s.mp_world_size));
+      }
+    }
+    DS_RETURN_IF_ERROR(CheckCount(first, "mp_world_size", first.mp_world_size,
+                                  states_.size()));
+    if (has_weights_ || files_.zero_states.empty()) return absl::OkStatus();
+    return CheckCount(first, "dp_world_size", first.dp_world_size,
+                      states_[0].size());
+  }
+
+  absl::Status CheckCount(const DeepSpeedShard& s, absl::string_view key,
+                          const absl::optional<int64_t>& told,
+                          size_t found) const {
+    if (!told.has_value() || *told == static_cast<int64_t>(found)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        s.state.path, ": ", key, ": is ", *told, ", but the files of ", found,
+        found == 1 ? " rank are" : " ranks are",
+        " there; give the files of all ranks and no others"));
+  }
+
+  absl::Status RefuseExperts() const {
+    const bool counted = !states_.empty() && states_[0][0].experts.has_value();
+    if (files_.experts.empty() && !counted) return absl::OkStatus();
+    return absl::UnimplementedError(absl::StrCat(
+        files_.where, ": holds ",
+        counted ? *states_[0][0].experts : "MoE layers", " in ",
+        files_.experts.size(),
+        " files of experts; models with MoE layers are not compiled"));
+  }
+
+  // The fp32 partitions of the optimizer are the weights.
+  absl::Status JoinPartitions() {
+    if (files_.optim_states.empty()) {
+      return absl::NotFoundError(absl::StrCat(
+          files_.where, ": ", Basename(states_[0][0].state.path),
+          states_[0][0].module().empty() ? " has no weights (module)"
+                                         : " has placeholders of weights",
+          ", and the files of optim_states, whose partitions are the weights, "
+          "are not there; copy them, or give the folder of pytorch_model.bin"));
+    }
+    const size_t ranks = files_.optim_states.size();
+    if (!states_.empty() && states_.size() != ranks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(files_.where, ": has optim_states of ", ranks,
+                       " model-parallel ranks and model_states of ",
+                       states_.size(), "; copy all of them"));
+    }
+    const bool told = !states_.empty();
+    if (!told) states_.resize(ranks);
+    for (size_t mp = 0; mp < ranks; ++mp) {
+      std::vector<ZeroShard> optims;
+      for (const std::string& path : files_.optim_states[mp]) {
+        DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(path));
+        DS_ASSIGN_OR_RETURN(
+            ZeroShard shard,
+            ReadZeroShard(source, static_cast<int>(parts_.sources.size())));
+        parts_.sources.push_back(std::move(source));
+        optims.push_back(std::move(shard));
+      }
+      if (told && states_[mp].size() > 1 &&
+          states_[mp].size() != optims.size()) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%s: mp rank %d has %d files of model_states and %d of "
+            "optim_states; every data-parallel rank has one of each: copy all "
+            "of them",
+            files_.where, mp, states_[mp].size(), optims.size()));
+      }
+      DS_ASSIGN_OR_RETURN(auto tensors,
+                          JoinZeroPartitions(states_[mp], optims));
+      if (!told) {
+        states_[mp].emplace_back();
+        states_[mp][0].state.path = optims[0].path;
+        states_[mp][0].state.chunks.emplace_back();
+      }
+      states_[mp].resize(1);
+      states_[mp][0].state.chunks[0] = std::move(tensors);
+    }
+    parts_.notes.push_back(absl::StrCat(
+        files_.where,
+        ": the weights are the optimizer's partitions of ZeRO, joined"));
+    return absl::OkStatus();
+  }
+
+  // Names of Megatron's modules; a config.json that says another family counts
+  // more, unless Megatron's arguments are there: ChatGLM has such names too.
+  bool HasMegatronNames() const {
+    const bool named =
+        std::any_of(states_[0][0].module().begin(),
+                    states_[0][0].module().end(), [](const TensorInfo& t) {
+                      return absl::StrContains(
+                                 t.name, "embedding.word_embeddings.weight") ||
+                             absl::StrContains(t.name, ".query_key_value.") ||
+                             absl::StrContains(t.name, ".linear_qkv.");
+                    });
+    if (!named) return false;
+    if (states_[0][0].state.args.is_object()) return true;
+    const json::Value* type =
+        parts_.config.is_object() ? parts_.config.Find("model_type") : nullptr;
+    return parts_.config.is_null() ||
+           ((type == nullptr ||
+             (type->is_string() && type->as_string() == "megatron_gpt")) &&
+            parts_.config.Find("architectures") == nullptr);
+  }
+
+  absl::StatusOr<std::unique_ptr<Checkpoint>> OpenAsMegatron() {
+    MegatronFiles files;
+    files.where = files_.where;
+    files.tensor_ranks = static_cast<int>(states_.size());
+    files.stages = 1;
+    std::vector<MegatronShard> shards;
+    for (auto& s : states_) {
+      files.paths.push_back(s[0].state.path);
+      shards.push_back(std::move(s[0].state));
+    }
+    return JoinMegatron(files, shards, side_folder_, {}, options_,
+                        std::move(parts_));
+  }
+
+  absl::StatusOr<std::unique_ptr<Checkpoint>> OpenAsHuggingFace() {
+    DS_RETURN_IF_ERROR(RefuseMegatronOptions(files_.where, options_));
+    if (parts_.config.is_null()) {
+      DS_ASSIGN_OR_RETURN(parts_.config, ReadConfigObject(JoinPath(
+                                             side_folder_, "config.json")));
+    }
+    for (size_t mp = 1; mp < states_.size(); ++mp) {
+      DS_RETURN_IF_ERROR(
+          CheckReplica(states_[0][0].state, states_[mp][0].state));
+    }
+    if (states_.size() > 1) {
+      parts_.notes.push_back(absl::StrCat(
+          files_.where, ": all ", states_.size(),
+          " model-parallel ranks hold the same tensors; those of rank 0 are "
+          "read"));
+    }
+    parts_.tensors = std::move(states_[0][0].state.chunks[0]);
+    StripWrapperPrefixes(states_[0][0].state.path, &parts_.tensors,
+                         &parts_.notes);
+    return MakeCheckpoint(std::move(parts_));
+  }
+
+  // Ranks with Hugging Face's names are copies: how each tensor would be cut
+  // is written nowhere.
+  absl::Status CheckReplica(const MegatronShard& first,
+                            const MegatronShard& other) const {
+    const auto refuse = [&](absl::string_view name, absl::string_view why) {
+      return absl::UnimplementedError(absl::StrCat(
+          other.path, ": tensor ", Quoted(name), ": ", why, " in ", first.path,
+          "; ranks whose tensors have names of Hugging Face are read when they "
+          "hold the same, as the files don't say how others are cut: save the "
+          "whole model (save_16bit_model)"));
+    };
+    const auto& a = first.chunks[0];
+    const auto& b = other.chunks[0];
+    for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+      if (i >= b.size()) return refuse(a[i].name, "is not there, but");
+      if (i >= a.size() || a[i].name != b[i].name) {
+        return refuse(b[i].name, "stands in the place of another tensor");
+      }
+      std::string room_a, room_b;
+      const bool same = a[i].shape == b[i].shape && a[i].dtype == b[i].dtype &&
+                        a[i].unreadable == b[i].unreadable &&
+                        (!a[i].unreadable.empty() ||
+                         StoredElements(parts_.sources, a[i], &room_a) ==
+                             StoredElements(parts_.sources, b[i], &room_b));
+      if (!same) return refuse(b[i].name, "differs from that");
+    }
+    return absl::OkStatus();
+  }
+
+  const DeepSpeedFiles& files_;
+  const std::string side_folder_;
+  const OpenOptions& options_;
+  CheckpointParts parts_;
+  // By mp rank and dp rank; once the tensors are whole, of the first dp rank.
+  std::vector<std::vector<DeepSpeedShard>> states_;
+  bool has_weights_ = false;  // model_states hold them
+};
+
+}  // namespace
+
+std::string FindSideFolder(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    if (FileExists(JoinPath(folder, "config.json"))) return folder;
+  }
+  for (const std::string& folder : folders) {
+    for (const char* name : kTokenizerFileNames) {
+      if (FileExists(JoinPath(folder, name))) return folder;
+    }
+  }
+  return folders[0];
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDeepSpeed(
+    const DeepSpeedFiles& files, const std::vector<std::string>& folders,
+    const OpenOptions& options, std::vector<std::string> notes) {
+  return Opener(files, folders, options, std::move(notes)).Open();
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDeepSpeedFolder(
+    const std::string& folder, const OpenOptions& options) {
+  std::vector<std::string> notes;
+  DS_ASSIGN_OR_RETURN(const std::string step,
+                      FindDeepSpeedStep(folder, &notes));
+  DS_ASSIGN_OR_RETURN(const DeepSpeedFiles files, ListDeepSpeedStep(step));
+  return OpenDeepSpeed(files, {folder, step, Dirname(step)}, options,
+                       std::move(notes));
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDeepSpeedFile(
+    const std::string& path, const OpenOptions& options) {
+  const std::string step = Dirname(path);
+  DS_ASSIGN_OR_RETURN(const DeepSpeedFiles files, ListDeepSpeedStep(step));
+  std::vector<std::string> notes;
+  if (files.mp_ranks() > 1 || !files.zero_states.empty() ||
+      files.model_states.empty()) {
+    notes.push_back(absl::StrCat(
+        path,
+        ": is one of several files of a step; all in its folder are "
+        "read"));
+  }
+  return OpenDeepSpeed(files, {step, Dirname(step)}, options, std::move(notes));
+}
+
+}  // namespace deepslice
