@@ -13,8 +13,12 @@ namespace {
 absl::StatusOr<TokenizerTables> ReadTables(const Checkpoint& checkpoint,
                                            absl::string_view pattern) {
   if (!checkpoint.tokenizer_json_path().empty()) {
-    return ReadTokenizerFiles(checkpoint.tokenizer_json_path(),
-                              {.pattern = std::string(pattern)});
+    const json::Value* type = checkpoint.config().Find("model_type");
+    return ReadTokenizerFiles(
+        checkpoint.tokenizer_json_path(),
+        {.pattern = std::string(pattern),
+         .model_type = type != nullptr && type->is_string() ? type->as_string()
+                                                            : ""});
   }
   if (checkpoint.gguf_metadata().Find("tokenizer.ggml.model") != nullptr) {
     auto tables = ReadTokenizerGguf(checkpoint.gguf_metadata());

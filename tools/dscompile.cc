@@ -40,7 +40,8 @@ void AddSourceFlags(CLI::App& app, CompileOptions& o) {
   app.add_option("SRC,-m,--model", o.source,
                  "Hugging Face folder, .safetensors, .bin, .pt, .pth or .gguf "
                  "file, Megatron folder, folder of DeepSpeed's training or a "
-                 "file in it, DeepSpeed's checkpoint.json; config.json with "
+                 "file in it, DeepSpeed's checkpoint.json, Meta's LLaMA folder; "
+                 "config.json with "
                  "--random-weights")
       ->required();
   app.add_option("-o,--output", o.output,

@@ -13,6 +13,7 @@
 #include "compiler/checkpoint/gguf_checkpoint.h"
 #include "compiler/checkpoint/hf_folder.h"
 #include "compiler/checkpoint/megatron.h"
+#include "compiler/checkpoint/meta_llama.h"
 #include "compiler/checkpoint/shard_index.h"
 #include "compiler/checkpoint/strided_rows.h"
 #include "compiler/checkpoint/torch_container.h"
@@ -208,7 +209,11 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
                      : OpenCheckpointJson(path, options);
   }
   DS_RETURN_IF_ERROR(RefuseMegatronOptions(path, options));
-  if (is_folder) return OpenHfFolder(path, options);
+  if (is_folder) {
+    return LooksLikeMetaLlama(path) ? OpenMetaLlama(path)
+                                    : OpenHfFolder(path, options);
+  }
+  if (LooksLikeMetaLlamaFile(path)) return OpenMetaLlamaFile(path);
   if (!FileExists(path)) {
     return absl::NotFoundError(
         absl::StrCat(path,

@@ -178,7 +178,8 @@ struct OpenOptions {
 
 // Recognises `path`: a Hugging Face folder, a .safetensors, .bin, .pt or .pth
 // file (config.json beside it), a .gguf file, a Megatron folder, one of
-// DeepSpeed's training or a file in it, or DeepSpeed's checkpoint.json. Errors name file, place, found, allowed, remedy.
+// DeepSpeed's training or a file in it, DeepSpeed's checkpoint.json or Meta's
+// LLaMA folder. Errors name file, place, found, allowed, remedy.
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options = {});
 

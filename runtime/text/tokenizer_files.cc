@@ -101,7 +101,9 @@ absl::StatusOr<TokenizerTables> ReadTokenizerFiles(
                       ReadJsonBeside(folder, "config.json"));
   const json::Value* type = model.Find("model_type");
   const std::string model_type =
-      type != nullptr && type->is_string() ? type->as_string() : "";
+      type != nullptr && type->is_string() ? type->as_string()
+      : model.is_null()                    ? options.model_type
+                                           : "";
   const bool ranks = LooksLikeRanks(bytes);
   auto tables = ranks
                     ? ReadTokenizerRanks(bytes,

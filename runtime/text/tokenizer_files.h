@@ -17,6 +17,8 @@ struct TokenizerFileOptions {
   // Name of the pattern by which a file of ranks cuts its text; empty: by the
   // names of file and folder, see ReadTokenizerRanks.
   std::string pattern;
+  // As config.json has it, where none lies beside the tokenizer.
+  std::string model_type;
 };
 
 // `path`: a tokenizer.json, a sentencepiece model (tokenizer.model,
