@@ -1,34 +1,28 @@
 #include "compiler/compile.h"
 
-#include <limits.h>
-#include <stdlib.h>
-
 #include <algorithm>
 #include <limits>
 #include <thread>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/chat_settings.h"
 #include "compiler/checkpoint/checkpoint.h"
+#include "compiler/compile_targets.h"
 #include "compiler/dtype_option.h"
 #include "compiler/encoder_settings.h"
 #include "compiler/generation_settings.h"
 #include "compiler/golden_sequences.h"
-#include "compiler/gpu/gpu_plan.h"
 #include "compiler/import.h"
 #include "compiler/model.h"
 #include "compiler/pipeline.h"
-#include "compiler/plan_buffer.h"
 #include "compiler/plan_folder.h"
 #include "compiler/plan_lock.h"
+#include "compiler/plan_origin.h"
 #include "compiler/random_weights.h"
 #include "compiler/rendered_conversations.h"
-#include "compiler/target.h"
 #include "compiler/tokenizer_source.h"
-#include "ir/printer.h"
+#include "compiler/weight_supply.h"
 #include "runtime/text/tokenizer_tables.h"
 #include "schema/base/file.h"
 #include "schema/base/limits.h"
@@ -36,56 +30,6 @@
 
 namespace deepslice {
 namespace {
-
-// The path with symbolic links and dots resolved; as it is when that fails.
-std::string RealPath(const std::string& path) {
-  char buffer[PATH_MAX];
-  return realpath(path.c_str(), buffer) != nullptr ? std::string(buffer) : path;
-}
-
-// A plan inside its own source would be read as part of it next time.
-absl::Status CheckOutputApart(const CompileOptions& o) {
-  const std::string parent = RealPath(Dirname(o.output));
-  const std::string output = JoinPath(parent, Basename(o.output));
-  const std::string source = RealPath(o.source);
-  if (output == source || (DirectoryExists(source) &&
-                           absl::StartsWith(output + "/", source + "/"))) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("-o %s: lies in the source %s; name a folder outside",
-                        o.output, o.source));
-  }
-  return absl::OkStatus();
-}
-
-// What the plan is compiled for, each once.
-absl::StatusOr<std::vector<CompileTarget>> ParseTargets(
-    const std::vector<std::string>& names, int64_t device_memory,
-    const std::function<void(const std::string&)>& log) {
-  std::vector<CompileTarget> targets;
-  for (const std::string& name : names) {
-    DS_ASSIGN_OR_RETURN(CompileTarget target, ParseTarget(name));
-    if (device_memory > 0 && !target.cpu) target.device_memory = device_memory;
-    for (size_t i = 0; i < targets.size(); ++i) {
-      if (targets[i].name != target.name) continue;
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "--target %s: is %s, as %s is; name each architecture once", name,
-          target.name, names[i]));
-    }
-    if (!target.note.empty()) log(target.note);
-    targets.push_back(std::move(target));
-  }
-  if (targets.empty()) {
-    return absl::FailedPreconditionError("--target: none; name cpu, h200, ...");
-  }
-  return targets;
-}
-
-bool HasCpu(const std::vector<CompileTarget>& targets) {
-  return absl::c_any_of(targets, [](const CompileTarget& t) { return t.cpu; });
-}
-bool HasGpu(const std::vector<CompileTarget>& targets) {
-  return absl::c_any_of(targets, [](const CompileTarget& t) { return !t.cpu; });
-}
 
 absl::StatusOr<StepCeilings> ChooseCeilings(
     const CompileOptions& o, const ModelDescription& model,
@@ -161,22 +105,6 @@ absl::Status SetEncoder(const Checkpoint& checkpoint,
   return absl::OkStatus();
 }
 
-// What reshard, verify and export start from.
-std::string SourceBlob(const Graph& unsliced, const Checkpoint& checkpoint,
-                       const PlanContents& contents) {
-  json::Value v = json::Value::Object();
-  v.Set("format", 1);
-  v.Set("options", contents.options);
-  if (!contents.policy.is_null()) v.Set("policy", contents.policy);
-  if (!contents.decisions.empty()) {
-    json::Value& list = v.Set("decisions", json::Value::Array());
-    for (const std::string& line : contents.decisions) list.Add(line);
-  }
-  v.Set("config", checkpoint.config());
-  v.Set("ir", PrintGraph(unsliced));
-  return json::Write(v);
-}
-
 json::Value EffectiveOptions(const CompileOptions& o, const StepCeilings& c,
                              absl::string_view dtype) {
   json::Value v = json::Value::Object();
@@ -187,6 +115,7 @@ json::Value EffectiveOptions(const CompileOptions& o, const StepCeilings& c,
   v.Set("max_batch", c.max_batch);
   v.Set("max_step_tokens", c.max_step_tokens);
   v.Set("kv_block", c.kv_block);
+  if (o.device_memory > 0) v.Set("device_memory", o.device_memory);
   if (o.random_weights.has_value()) {
     // As text: JSON's integers end at 2^63.
     v.Set("random_weights", absl::StrCat(*o.random_weights));
@@ -234,35 +163,16 @@ absl::StatusOr<std::vector<GoldenSequence>> MakeGolden(
       GoldenPrompts(contents.tokenizer, contents.vocab_size), golden);
 }
 
-// Programs and machine code of all GPU targets. Before anything is written: it
-// is what may be refused.
-absl::StatusOr<GpuPlans> CompileForGpus(
-    const CompileOptions& o, const Checkpoint& checkpoint,
-    const std::vector<const Graph*>& ranks, const StepCeilings& ceilings,
-    const std::vector<CompileTarget>& targets, int threads) {
-  DS_ASSIGN_OR_RETURN(GpuPlans gpu, LowerForTargets(ranks, ceilings, targets));
-  if (!o.dump_ir.empty()) {
-    DS_RETURN_IF_ERROR(DumpGpuPrograms(gpu, ranks, o.dump_ir, o.dump_filter));
-  }
-  if (!o.unchecked) DS_RETURN_IF_ERROR(CheckGpuCollectives(gpu));
-  std::vector<uint64_t> weight_bytes;
-  for (const Graph* g : ranks) {
-    weight_bytes.push_back(LayOutWeights(*g, checkpoint).memory_bytes);
-  }
-  DS_RETURN_IF_ERROR(CheckDeviceMemory(gpu, ranks, weight_bytes, ceilings));
-  JitOptions jit;
-  jit.cache_dir = o.kernel_cache;
-  jit.threads = threads;
-  jit.stopped = PlanWritingInterrupted;
-  if (o.progress) {
-    jit.progress = [&o](int done, int all) {
-      o.progress("compiled", done, all, "kernels");
-    };
-  }
-  DS_ASSIGN_OR_RETURN(const std::unique_ptr<KernelCompiler> compiler,
-                      KernelCompiler::Open(jit));
-  DS_RETURN_IF_ERROR(CompileKernels(*compiler, o.log, &gpu));
-  return gpu;
+GpuCompileOptions GpuOptions(const CompileOptions& o, int threads) {
+  GpuCompileOptions out;
+  out.dump_ir = o.dump_ir;
+  out.dump_filter = o.dump_filter;
+  out.unchecked = o.unchecked;
+  out.kernel_cache = o.kernel_cache;
+  out.threads = threads;
+  out.log = o.log;
+  out.progress = o.progress;
+  return out;
 }
 
 // The source; of a vocabulary that may be padded, the tokenizer's part.
@@ -304,7 +214,7 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   const bool writes = o.stop_after.empty();
   std::unique_ptr<PlanLock> lock;
   if (writes) {
-    DS_RETURN_IF_ERROR(CheckOutputApart(o));
+    DS_RETURN_IF_ERROR(CheckOutputApart(o.output, o.source));
     // Refuses an output that exists before anything is read.
     DS_RETURN_IF_ERROR(PlanFolder::Create(o.output, o.force).status());
     DS_ASSIGN_OR_RETURN(lock, PlanLock::Take(o.output));
@@ -383,7 +293,19 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
       contents.decisions.push_back(line);
     }
   }
-  contents.source = SourceBlob(graphs.unsliced, *checkpoint, contents);
+  DS_ASSIGN_OR_RETURN(contents.source,
+                      WriteOrigin({.graphs = &graphs,
+                                   .checkpoint = checkpoint.get(),
+                                   .model = &model,
+                                   .ceilings = ceilings,
+                                   .options = contents.options,
+                                   .policy = contents.policy,
+                                   .decisions = contents.decisions}));
+  if (!checkpoint->tokenizer_json_path().empty()) {
+    DS_ASSIGN_OR_RETURN(MappedFile tokenizer_file,
+                        MappedFile::Open(checkpoint->tokenizer_json_path()));
+    contents.source_files.push_back(std::move(tokenizer_file));
+  }
 
   std::vector<const Graph*> ranks;
   for (const Graph& g : graphs.ranks) ranks.push_back(&g);
@@ -397,11 +319,12 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
       contents.golden,
       MakeGolden(o, graphs.unsliced, *checkpoint, contents, pipeline.storage,
                  HasGpu(targets), threads));
+  const CheckpointSupply supply(*checkpoint);
   GpuPlans gpu;
   contents.cpu = HasCpu(targets);
   if (HasGpu(targets)) {
-    DS_ASSIGN_OR_RETURN(
-        gpu, CompileForGpus(o, *checkpoint, ranks, ceilings, targets, threads));
+    DS_ASSIGN_OR_RETURN(gpu, CompileForGpus(GpuOptions(o, threads), supply,
+                                            ranks, ceilings, targets));
     contents.gpu = &gpu;
   }
 
@@ -411,7 +334,7 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   write.threads = threads;
   write.progress = o.progress;
   DS_ASSIGN_OR_RETURN(
-      result.plan, WritePlan(*checkpoint, ranks, contents, write, o.unchecked));
+      result.plan, WritePlan(supply, ranks, contents, write, o.unchecked));
   return result;
 }
 

@@ -71,9 +71,25 @@ absl::Status EmitPlain(const Checkpoint& checkpoint, const Weight& w, DType to,
   return absl::OkStatus();
 }
 
+// What int8 costs a row.
+void Measure(const float* row, const int8_t* q, int64_t n, float scale,
+             StorageError* error) {
+  double sum = 0, reference = 0, max = 0;
+  for (int64_t c = 0; c < n; ++c) {
+    const double d = static_cast<double>(q[c]) * scale - row[c];
+    sum += d * d;
+    reference += static_cast<double>(row[c]) * row[c];
+    max = std::max(max, std::fabs(d));
+  }
+  error->squares.Add(sum);
+  error->reference_squares.Add(reference);
+  error->max_abs = std::max(error->max_abs, max);
+}
+
 absl::Status EmitI8Row(const Checkpoint& checkpoint, const Weight& w,
                        ByteSink sink, std::vector<float>* scales,
-                       StorageError* error) {
+                       StorageError* error,
+                       const std::vector<bool>* measured) {
   WeightReader reader(checkpoint, w);
   const int64_t rows = RowsOf(w), cols = ColsOf(w);
   const int64_t full = reader.full_cols();
@@ -83,6 +99,7 @@ absl::Status EmitI8Row(const Checkpoint& checkpoint, const Weight& w,
       std::max<int64_t>(1, kBatchElements / std::max<int64_t>(full, 1));
   std::vector<float> values(std::min(batch, rows) * full);
   std::vector<int8_t> out(std::min(batch, rows) * cols);
+  std::vector<int8_t> whole(full);  // a row
   for (int64_t r = 0; r < rows; r += batch) {
     const int64_t n = std::min(batch, rows - r);
     DS_RETURN_IF_ERROR(
@@ -97,19 +114,14 @@ absl::Status EmitI8Row(const Checkpoint& checkpoint, const Weight& w,
             w.name, r + i));
       }
       scales->push_back(scale);
-      const float* part = row + first_col;
       int8_t* q = out.data() + i * cols;
-      QuantizeRow(part, cols, scale, q);
-      double sum = 0, reference = 0, max = 0;
-      for (int64_t c = 0; c < cols; ++c) {
-        const double d = static_cast<double>(q[c]) * scale - part[c];
-        sum += d * d;
-        reference += static_cast<double>(part[c]) * part[c];
-        max = std::max(max, std::fabs(d));
+      if (measured != nullptr && !(*measured)[r + i]) {
+        QuantizeRow(row + first_col, cols, scale, q);
+        continue;
       }
-      error->sum_squares += sum;
-      error->reference_sum_squares += reference;
-      error->max_abs = std::max(error->max_abs, max);
+      QuantizeRow(row, full, scale, whole.data());
+      std::copy_n(whole.data() + first_col, cols, q);
+      Measure(row, whole.data(), full, scale, error);
     }
     DS_RETURN_IF_ERROR(sink(out.data(), n * cols));
   }
@@ -120,8 +132,8 @@ absl::Status EmitI8Row(const Checkpoint& checkpoint, const Weight& w,
 
 void StorageError::Merge(const StorageError& o) {
   max_abs = std::max(max_abs, o.max_abs);
-  sum_squares += o.sum_squares;
-  reference_sum_squares += o.reference_sum_squares;
+  squares.Merge(o.squares);
+  reference_squares.Merge(o.reference_squares);
   infinities += o.infinities;
 }
 
@@ -159,9 +171,10 @@ void QuantizeRow(const float* w, int64_t n, float scale, int8_t* q) {
 
 absl::Status EmitWeight(const Checkpoint& checkpoint, const Weight& w,
                         ByteSink sink, std::vector<float>* scales,
-                        StorageError* error) {
+                        StorageError* error,
+                        const std::vector<bool>* measured) {
   if (w.encoding == Encoding::kI8Row) {
-    return EmitI8Row(checkpoint, w, sink, scales, error);
+    return EmitI8Row(checkpoint, w, sink, scales, error, measured);
   }
   const std::optional<DType> type = PlainType(w.encoding);
   if (!type.has_value()) {

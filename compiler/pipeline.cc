@@ -132,19 +132,7 @@ class Runner {
       out.stopped = true;
       return out;
     }
-    for (int rank = 0; rank < o_.tp; ++rank) {
-      Graph part = out.unsliced.Clone();
-      std::vector<Stage> stages = RankStages(o_, rank);
-      int at = place;
-      for (size_t i = 0; i < stages.size(); ++i) {
-        DS_RETURN_IF_ERROR(RunStage(stages[i], ++at, rank, &part));
-        if (StopsAfter(stages, i)) {
-          out.stopped = true;
-          break;
-        }
-      }
-      out.ranks.push_back(std::move(part));
-    }
+    DS_RETURN_IF_ERROR(RunRanks(&out));
     for (const Replacement& r : replacements_) {
       if (!r.used) {
         return absl::InvalidArgumentError(absl::StrFormat(
@@ -153,9 +141,33 @@ class Runner {
             r.rank < 0 ? "" : absl::StrCat(" of rank ", r.rank)));
       }
     }
-    out.passes = changed_;
     return out;
   }
+
+  // From out->unsliced on.
+  absl::Status RunRanks(CompiledGraphs* out) {
+    const int place = static_cast<int>(SharedStages(o_).size());
+    total_ = place + static_cast<int>(RankStages(o_, 0).size());
+    out->shared_passes = changed_;
+    in_ranks_ = true;
+    for (int rank = 0; rank < o_.tp; ++rank) {
+      Graph part = out->unsliced.Clone();
+      std::vector<Stage> stages = RankStages(o_, rank);
+      int at = place;
+      for (size_t i = 0; i < stages.size(); ++i) {
+        DS_RETURN_IF_ERROR(RunStage(stages[i], ++at, rank, &part));
+        if (StopsAfter(stages, i)) {
+          out->stopped = true;
+          break;
+        }
+      }
+      out->ranks.push_back(std::move(part));
+    }
+    out->passes = changed_;
+    out->ranks_edited = rank_replaced_;
+    return absl::OkStatus();
+  }
+  void SetChanged(const std::vector<std::string>& passes) { changed_ = passes; }
 
  private:
   std::string RankFolder(int rank) const {
@@ -216,6 +228,7 @@ class Runner {
       DS_ASSIGN_OR_RETURN(*graph, ParseGraph(r.text, r.path));
       DS_RETURN_IF_ERROR(Annotate(VerifyGraph(*graph), r.path));
       r.used = true;
+      if (in_ranks_) rank_replaced_ = true;
     }
     return absl::OkStatus();
   }
@@ -245,6 +258,7 @@ class Runner {
   std::vector<Replacement> replacements_;
   std::vector<std::string> changed_;  // CompiledGraphs::passes
   int total_ = 0;
+  bool in_ranks_ = false, rank_replaced_ = false;
 };
 
 }  // namespace
@@ -271,6 +285,18 @@ std::vector<std::string> StopAfterNames() {
 absl::StatusOr<CompiledGraphs> RunPipeline(Graph imported,
                                            const PipelineOptions& options) {
   return Runner(options).Run(std::move(imported));
+}
+
+absl::StatusOr<CompiledGraphs> RunRankPasses(
+    Graph unsliced, int tp, const std::vector<std::string>& shared_passes) {
+  PipelineOptions options;
+  options.tp = tp;
+  Runner runner(options);
+  runner.SetChanged(shared_passes);
+  CompiledGraphs out;
+  out.unsliced = std::move(unsliced);
+  DS_RETURN_IF_ERROR(runner.RunRanks(&out));
+  return out;
 }
 
 }  // namespace deepslice

@@ -35,6 +35,8 @@ struct CompiledGraphs {
   std::vector<Graph> ranks;
   // Passes that changed a graph, each once, in order.
   std::vector<std::string> passes;
+  std::vector<std::string> shared_passes;  // those that changed `unsliced`
+  bool ranks_edited = false;  // start_from took the place of a rank's graph
   bool stopped = false;  // stop_after was reached: `ranks` may be unfinished
 };
 
@@ -45,6 +47,11 @@ struct CompiledGraphs {
 // the pipeline, and DIR/00.import.ir.
 absl::StatusOr<CompiledGraphs> RunPipeline(Graph imported,
                                            const PipelineOptions& options);
+
+// The passes of each rank alone, on the graph that they share: as RunPipeline
+// goes on from `unsliced`, which `shared_passes` have made.
+absl::StatusOr<CompiledGraphs> RunRankPasses(
+    Graph unsliced, int tp, const std::vector<std::string>& shared_passes);
 
 // What stop_after takes: the phases (import, fuse, quantize, slice) and the
 // passes, in the order in which they run.

@@ -159,7 +159,7 @@ Offset<fb::State> BuildState(FlatBufferBuilder& b, const State& s,
 
 }  // namespace
 
-RankLayout LayOutWeights(const Graph& graph, const Checkpoint& checkpoint) {
+RankLayout LayOutWeights(const Graph& graph, const WeightSupply& supply) {
   RankLayout layout;
   layout.places.resize(graph.weights().size());
   // Same recipe, encoding and shape: the same bytes.
@@ -173,7 +173,7 @@ RankLayout LayOutWeights(const Graph& graph, const Checkpoint& checkpoint) {
   for (const bool made_up : {false, true}) {
     for (size_t i = 0; i < graph.weights().size(); ++i) {
       const Weight& w = *graph.weights()[i];
-      auto recipe = SyntheticRecipeOf(checkpoint, w);
+      auto recipe = supply.Synthetic(w);
       if (recipe.has_value() != made_up) continue;
       const std::string key =
           absl::StrCat(SourceText(w.source), " ", EncodingName(w.encoding),

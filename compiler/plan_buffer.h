@@ -9,6 +9,7 @@
 #include "compiler/plan_writer.h"
 #include "compiler/schedule.h"
 #include "compiler/synthetic_recipe.h"
+#include "compiler/weight_supply.h"
 
 namespace deepslice {
 
@@ -29,7 +30,7 @@ struct RankLayout {
 
 // Places in graph order: values, then scales, each at a multiple of 256; what
 // the runtime makes up comes after all that the file holds.
-RankLayout LayOutWeights(const Graph& graph, const Checkpoint& checkpoint);
+RankLayout LayOutWeights(const Graph& graph, const WeightSupply& supply);
 
 struct RankPlan {
   int rank = 0;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -93,7 +94,28 @@ uint64_t FreeBytes(const std::string& path) {
   return statvfs(path.c_str(), &st) == 0 ? st.f_bavail * st.f_frsize : 0;
 }
 
+// The path with symbolic links and dots resolved; as it is when that fails.
+std::string RealPath(const std::string& path) {
+  char buffer[PATH_MAX];
+  return realpath(path.c_str(), buffer) != nullptr ? std::string(buffer) : path;
+}
+
 }  // namespace
+
+absl::Status CheckOutputApart(const std::string& output,
+                              const std::string& source) {
+  const std::string real_output =
+      JoinPath(RealPath(Dirname(output)), Basename(output));
+  const std::string real_source = RealPath(source);
+  if (real_output == real_source ||
+      (DirectoryExists(real_source) &&
+       absl::StartsWith(real_output + "/", real_source + "/"))) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("-o %s: lies in the source %s; name a folder outside",
+                        output, source));
+  }
+  return absl::OkStatus();
+}
 
 void InterruptPlanWriting() { interrupted.store(true); }
 bool PlanWritingInterrupted() { return interrupted.load(); }

@@ -18,6 +18,11 @@ namespace deepslice {
 void InterruptPlanWriting();
 bool PlanWritingInterrupted();
 
+// A plan inside its own source would be read as part of it next time:
+// InvalidArgument when `output` is `source` or lies in it.
+absl::Status CheckOutputApart(const std::string& output,
+                              const std::string& source);
+
 // A file of the folder being made; one thread at a time.
 class FolderFile {
  public:

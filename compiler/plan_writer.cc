@@ -7,13 +7,17 @@
 #include <cerrno>
 #include <cmath>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "compiler/emit_weight.h"
 #include "compiler/gpu/gpu_plan.h"
 #include "compiler/job_queue.h"
+#include "compiler/measured_rows.h"
 #include "compiler/plan_buffer.h"
 #include "compiler/plan_folder.h"
+#include "compiler/plan_origin.h"
 #include "compiler/weights_file.h"
 #include "schema/base/digest.h"
 #include "schema/base/file.h"
@@ -77,7 +81,9 @@ std::string HashBytes(absl::string_view bytes,
   return sha.Finish();
 }
 
-absl::Status WriteWeights(const Checkpoint& checkpoint, RankWork& rank,
+absl::Status WriteWeights(const WeightSupply& supply,
+                          const std::vector<const Graph*>& graphs, size_t r,
+                          RankWork& rank,
                           const std::function<void(uint64_t)>& wrote) {
   WeightsFile file(rank.weights);
   for (size_t i = 0; i < rank.graph->weights().size(); ++i) {
@@ -89,8 +95,11 @@ absl::Status WriteWeights(const Checkpoint& checkpoint, RankWork& rank,
     const auto sink = [&](const void* data, uint64_t bytes) {
       return file.Append(data, bytes);
     };
-    DS_RETURN_IF_ERROR(
-        EmitWeight(checkpoint, w, sink, &scales, &rank.errors[i]));
+    DS_RETURN_IF_ERROR(supply.Emit(w,
+                                   IsQuantized(w.encoding)
+                                       ? MeasuredRows(graphs, r, i)
+                                       : std::vector<bool>(),
+                                   sink, &scales, &rank.errors[i]));
     if (!scales.empty()) {
       DS_RETURN_IF_ERROR(file.Pad(kBlobAlignment));
       DS_RETURN_IF_ERROR(
@@ -114,6 +123,35 @@ int64_t ArenaOf(const Schedule& schedule) {
   return ArenaBytes(schedule.slots, schedule.dims);
 }
 
+// What storing weight `i` in fewer bits costs.
+json::Value MeasuredError(const std::vector<RankWork>& ranks, size_t i) {
+  const Weight& w = *ranks[0].graph->weights()[i];
+  StorageError error;
+  for (const RankWork& r : ranks) {
+    const int same_as = r.layout.places[i].same_as;
+    error.Merge(r.errors[same_as < 0 ? i : same_as]);
+  }
+  const double reference = error.reference_squares.Value();
+  json::Value row = json::Value::Object();
+  row.Set("weight", w.name);
+  row.Set("encoding", EncodingName(w.encoding));
+  row.Set("max_abs_error", error.max_abs);
+  row.Set("relative_l2_error",
+          reference > 0 ? std::sqrt(error.squares.Value() / reference) : 0.0);
+  return row;
+}
+
+// The row of that weight in another plan's report.
+json::Value KnownError(const json::Value& quantised, absl::string_view weight) {
+  for (const json::Value& row : quantised.items()) {
+    const json::Value* name = row.Find("weight");
+    if (name != nullptr && name->is_string() && name->as_string() == weight) {
+      return row;
+    }
+  }
+  return json::Value();
+}
+
 json::Value ReportJson(const std::vector<RankWork>& ranks,
                        const PlanContents& contents) {
   json::Value report = json::Value::Object();
@@ -128,17 +166,9 @@ json::Value ReportJson(const std::vector<RankWork>& ranks,
   for (size_t i = 0; i < ranks[0].graph->weights().size(); ++i) {
     const Weight& w = *ranks[0].graph->weights()[i];
     if (!IsQuantized(w.encoding)) continue;
-    StorageError error;
-    for (const RankWork& r : ranks) error.Merge(r.errors[i]);
-    json::Value row = json::Value::Object();
-    row.Set("weight", w.name);
-    row.Set("encoding", EncodingName(w.encoding));
-    row.Set("max_abs_error", error.max_abs);
-    row.Set("relative_l2_error",
-            error.reference_sum_squares > 0
-                ? std::sqrt(error.sum_squares / error.reference_sum_squares)
-                : 0.0);
-    quantised.Add(std::move(row));
+    quantised.Add(contents.quantised.is_array()
+                      ? KnownError(contents.quantised, w.name)
+                      : MeasuredError(ranks, i));
   }
   report.Set("quantised", std::move(quantised));
   json::Value ledger = json::Value::Array();
@@ -199,7 +229,7 @@ std::string PlanSetId(const json::Value& sources, const json::Value& options,
 }
 
 absl::Status AddSmallFile(PlanFolder& folder, const std::string& name,
-                          const std::string& bytes,
+                          absl::string_view bytes,
                           std::vector<WrittenFile>* files) {
   DS_ASSIGN_OR_RETURN(FolderFile * file, folder.Add(name, bytes.size()));
   DS_RETURN_IF_ERROR(file->WriteAt(0, bytes.data(), bytes.size()));
@@ -211,7 +241,7 @@ absl::Status AddSmallFile(PlanFolder& folder, const std::string& name,
 
 }  // namespace
 
-absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
+absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
                                       const std::vector<const Graph*>& ranks,
                                       const PlanContents& contents,
                                       const WriteOptions& options,
@@ -224,7 +254,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
     // Of GPUs alone, it says what their steps mean.
     DS_ASSIGN_OR_RETURN(work[r].schedule,
                         MakeSchedule(*ranks[r], contents.ceilings));
-    work[r].layout = LayOutWeights(*ranks[r], checkpoint);
+    work[r].layout = LayOutWeights(*ranks[r], supply);
     work[r].errors.resize(ranks[r]->weights().size());
     total += 2 * work[r].layout.bytes;  // written, then hashed
   }
@@ -238,10 +268,13 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
 
   // Writing comes first, since the disk is the slowest; each weights file is
   // hashed once it is whole, and the sources when there is nothing to write.
-  std::vector<std::string> source_hashes(checkpoint.files().size());
+  const Checkpoint* const checkpoint = supply.checkpoint();
+  const size_t num_sources =
+      checkpoint == nullptr ? 0 : checkpoint->files().size();
+  std::vector<std::string> source_hashes(num_sources);
   std::atomic<uint64_t> done{0};
   absl::Mutex progress_mutex;
-  for (const auto& f : checkpoint.files()) total += f.size;
+  for (size_t i = 0; i < num_sources; ++i) total += checkpoint->files()[i].size;
   const auto worked = [&](uint64_t bytes) {
     const uint64_t now = done.fetch_add(bytes) + bytes;
     if (!options.progress) return;
@@ -249,9 +282,10 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
     options.progress("packed and hashed", now, total, "");
   };
   JobQueue jobs;
-  for (RankWork& rank : work) {
-    jobs.Add([&]() -> absl::Status {
-      DS_RETURN_IF_ERROR(WriteWeights(checkpoint, rank, worked));
+  for (size_t r = 0; r < work.size(); ++r) {
+    jobs.Add([&, r]() -> absl::Status {
+      RankWork& rank = work[r];
+      DS_RETURN_IF_ERROR(WriteWeights(supply, ranks, r, rank, worked));
       jobs.Add([&]() -> absl::Status {
         DS_ASSIGN_OR_RETURN(rank.weights_sha256,
                             HashFile(*rank.weights, rank.layout.bytes, worked));
@@ -260,21 +294,22 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
       return absl::OkStatus();
     });
   }
-  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
+  for (size_t i = 0; i < num_sources; ++i) {
     jobs.Add([&, i]() -> absl::Status {
-      source_hashes[i] = HashBytes(checkpoint.file_bytes(i), worked);
+      source_hashes[i] = HashBytes(checkpoint->file_bytes(i), worked);
       return absl::OkStatus();
     });
   }
   DS_RETURN_IF_ERROR(jobs.Run(options.threads));
   if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
 
-  json::Value sources = json::Value::Array();
-  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
+  json::Value sources =
+      checkpoint == nullptr ? contents.sources : json::Value::Array();
+  for (size_t i = 0; i < num_sources; ++i) {
     json::Value row = json::Value::Object();
     // The name alone: a plan does not depend on where its source lay.
-    row.Set("name", Basename(checkpoint.files()[i].path));
-    row.Set("bytes", static_cast<int64_t>(checkpoint.files()[i].size));
+    row.Set("name", Basename(checkpoint->files()[i].path));
+    row.Set("bytes", static_cast<int64_t>(checkpoint->files()[i].size));
     row.Set("sha256", source_hashes[i]);
     sources.Add(std::move(row));
   }
@@ -307,6 +342,14 @@ absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
   DS_RETURN_IF_ERROR(
       AddSmallFile(*folder, "report.json",
                    json::Write(ReportJson(work, contents), 1) + "\n", &files));
+
+  for (const MappedFile& file : contents.source_files) {
+    std::string name(Basename(file.path()));
+    if (!absl::StartsWith(name, kSourceFilePrefix)) {
+      name = absl::StrCat(kSourceFilePrefix, name);
+    }
+    DS_RETURN_IF_ERROR(AddSmallFile(*folder, name, file.bytes(), &files));
+  }
 
   json::Value manifest = json::Value::Object();
   manifest.Set("deepslice_plan", static_cast<int64_t>(kPlanFormatVersion));

@@ -10,12 +10,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
-#include "compiler/checkpoint/checkpoint.h"
 #include "compiler/golden_sequences.h"
 #include "compiler/progress.h"
 #include "compiler/rendered_conversations.h"
 #include "compiler/schedule.h"
+#include "compiler/weight_supply.h"
 #include "ir/graph.h"
+#include "schema/base/file.h"
 #include "schema/base/json.h"
 #include "schema/plan_generated.h"
 
@@ -66,12 +67,18 @@ struct PlanContents {
   std::string tokenizer;      // TokenizerTables::bytes; empty: none
   ChatSettings chat;
   GenerationSettings generation;
-  std::string source;    // opaque to the runtime; see compile.cc
+  std::string source;    // opaque to the runtime; see plan_origin.h
+  // Kept beside the plan's own files under their names, with a prefix
+  // (plan_origin.h) that those of another plan have already.
+  std::vector<MappedFile> source_files;
   std::vector<GoldenSequence> golden;
   std::vector<RenderedConversation> rendered;
   std::vector<std::string> passes;  // that changed the graph, for provenance
   json::Value options;   // effective compile options, for provenance
   json::Value coverage;  // of the checkpoint, for report.json
+  // Of a plan made from another, whose supply has no checkpoint: its sources,
+  // and the rows of "quantised" in its report.
+  json::Value sources, quantised;
   // A user's or an automatic policy, null for one that is built in; and what the
   // automatic one decided.
   json::Value policy;
@@ -93,7 +100,7 @@ struct WrittenPlan {
 
 // `ranks` are the lowered graphs, one per rank; their collectives must agree
 // unless `unchecked`. Nothing is left behind on failure.
-absl::StatusOr<WrittenPlan> WritePlan(const Checkpoint& checkpoint,
+absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
                                       const std::vector<const Graph*>& ranks,
                                       const PlanContents& contents,
                                       const WriteOptions& options,

@@ -6,6 +6,15 @@ namespace deepslice {
 
 absl::optional<SyntheticRecipe> SyntheticRecipeOf(const Checkpoint& checkpoint,
                                                   const Weight& weight) {
+  const auto find = [&](absl::string_view name) -> const SyntheticTensor* {
+    const TensorInfo* t = checkpoint.Find(name);
+    return t == nullptr || !t->synthetic.has_value() ? nullptr : &*t->synthetic;
+  };
+  return SyntheticRecipeOf(find, weight);
+}
+
+absl::optional<SyntheticRecipe> SyntheticRecipeOf(FindSynthetic find,
+                                                  const Weight& weight) {
   const std::vector<SourcePiece>& pieces = weight.source.pieces;
   if (pieces.empty() || IsQuantized(weight.encoding)) return absl::nullopt;
   SyntheticRecipe out;
@@ -13,9 +22,9 @@ absl::optional<SyntheticRecipe> SyntheticRecipeOf(const Checkpoint& checkpoint,
   float first_mean = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const SourcePiece& piece = pieces[i];
-    const TensorInfo* t = checkpoint.Find(piece.tensor);
-    if (t == nullptr || !t->synthetic.has_value()) return absl::nullopt;
-    const SyntheticTensor& made = *t->synthetic;
+    const SyntheticTensor* found = find(piece.tensor);
+    if (found == nullptr) return absl::nullopt;
+    const SyntheticTensor& made = *found;
     if (i == 0) {
       first_mean = made.mean;
       out.seed = made.seed;

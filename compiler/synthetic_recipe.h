@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "ir/graph.h"
@@ -25,8 +27,14 @@ struct SyntheticRecipe {
   std::vector<SyntheticRows> pieces;
 };
 
+// What a tensor of that name is made of; nullptr when a file holds it.
+using FindSynthetic =
+    absl::FunctionRef<const SyntheticTensor*(absl::string_view tensor)>;
+
 // nullopt for a weight that a plan has to hold: it is read from a file, made
 // by a formula, quantised, or joined of tensors with unlike mean and scale.
+absl::optional<SyntheticRecipe> SyntheticRecipeOf(FindSynthetic find,
+                                                  const Weight& weight);
 absl::optional<SyntheticRecipe> SyntheticRecipeOf(const Checkpoint& checkpoint,
                                                   const Weight& weight);
 

@@ -1,4 +1,5 @@
-// dsplan: looks into plans: inspect, explain, verify, diff.
+// dsplan: looks into plans: inspect, explain, verify, diff; and makes something
+// of them: reshard, export.
 #include <algorithm>
 #include <string>
 
@@ -18,6 +19,7 @@
 #include "schema/base/status_macros.h"
 #include "tools/cli_parse.h"
 #include "tools/command_line.h"
+#include "tools/dsplan_make.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_dot.h"
 #include "tools/plan_explain.h"
@@ -290,7 +292,9 @@ void AddInspectFlags(CLI::App& inspect, Options& o) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Looks into plans that dscompile made.", "dsplan");
+  CLI::App app(
+      "Looks into plans that dscompile made, and makes something of them.",
+      "dsplan");
   app.require_subcommand(1);
   Options o;
   CLI::App* inspect = app.add_subcommand(
@@ -323,21 +327,26 @@ int Main(int argc, char** argv) {
       ->capture_default_str()
       ->check(WholeNumber(0, 1 << 30))
       ->excludes(diff_json);
+  MakeVerbs make;
+  AddMakeVerbs(app, &make);
   const std::string version =
       VersionText("dsplan", absl::StrCat("plan formats: reads 1 to ",
-                                         kPlanFormatVersion, ", writes none"));
-  for (CLI::App* a : {&app, inspect, explain, verify, diff}) {
+                                         kPlanFormatVersion, ", writes ",
+                                         kPlanFormatVersion));
+  for (CLI::App* a :
+       {&app, inspect, explain, verify, diff, make.reshard}) {
     a->set_version_flag("--version", version);
     a->footer(
         "Flags are also read from the environment, --tokens from "
         "DSPLAN_TOKENS; the\ncommand line wins. `-` and `_` in flags are "
         "alike. Exit codes: 0 done, 1 failed,\n2 usage, 3 bad input, 4 "
-        "unsupported.");
+        "unsupported, 130 interrupted.");
   }
   if (const int code = ParseCommandLine(app, NormalizedArguments(argc, argv));
       code >= 0) {
     return code;
   }
+  if (make.reshard->parsed()) return RunMakeVerb(make);
   if (diff->parsed()) {
     const absl::StatusOr<int> code = Diff(o);
     if (code.ok()) return *code;

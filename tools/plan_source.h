@@ -7,9 +7,10 @@
 
 namespace deepslice {
 
-// The plan's `source`: {"ir": the graph before slicing, "options", "config", and
-// of a policy that is not built in "policy", of an automatic one "decisions"}.
-// Null when there is none or it does not parse.
+// The plan's `source` (compiler/plan_origin.h), unchecked: {"ir": the graph
+// before slicing, "options", "config", and of a policy that is not built in
+// "policy", of an automatic one "decisions", ...}. Null when there is none or it
+// does not parse.
 json::Value PlanSource(const Plan& plan);
 
 }  // namespace deepslice

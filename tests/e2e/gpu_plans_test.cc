@@ -107,7 +107,9 @@ class GpuPlansTest : public testing::TestWithParam<Case> {
     contents.gpu = &gpu;
     WriteOptions options;
     options.output = folder;
-    return WritePlan(*checkpoint, Pointers(graphs), contents, options).status();
+    return WritePlan(CheckpointSupply(*checkpoint), Pointers(graphs), contents,
+                     options)
+        .status();
   }
 };
 

@@ -132,7 +132,8 @@ def check_long_paths(t, tmp):
         os.mkdir('d' * 200)
         os.chdir('d' * 200)
         path += '/' + 'd' * 200
-    last = 'p' * (PATH_MAX - len(path) - len('//rank_0000.weights') - 1)
+    longest = max(map(len, os.listdir(os.path.join(here, 'one'))))
+    last = 'p' * (PATH_MAX - len(path) - len('//') - longest - 1)
     shutil.copytree(os.path.join(here, 'one'), last)
     path += '/' + last
     r = run(t.dsrun, path, *WORK, '-n', 4)

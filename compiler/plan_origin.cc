@@ -1,0 +1,258 @@
+#include "compiler/plan_origin.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "ir/printer.h"
+#include "schema/base/checked_math.h"
+#include "schema/base/limits.h"
+#include "schema/base/status_macros.h"
+
+namespace deepslice {
+namespace {
+
+using Json = json::Value;
+
+// 1 had no tensors and no passes.
+constexpr int64_t kFormat = 2;
+// A tensor that no weight holds is written in whole up to so many elements.
+constexpr int64_t kFactorElements = 1 << 16;
+
+Json Strings(const std::vector<std::string>& list) {
+  Json v = Json::Array();
+  for (const std::string& s : list) v.Add(s);
+  return v;
+}
+
+// [name, dtype, [shape]], with "turned" or the values behind.
+absl::StatusOr<Json> TensorValue(const Checkpoint& checkpoint,
+                                 const TensorInfo& t, bool in_weights) {
+  Json row = Json::Object();
+  row.Set("name", t.name);
+  row.Set("dtype", DTypeName(t.dtype));
+  std::vector<int64_t> shape = t.shape;
+  const bool turned = t.transposed_from_published && shape.size() == 2;
+  if (turned) std::swap(shape[0], shape[1]);
+  Json& dims = row.Set("shape", Json::Array());
+  for (const int64_t d : shape) dims.Add(d);
+  if (turned) row.Set("turned", true);
+  if (in_weights || t.num_elements() > kFactorElements) return row;
+  std::vector<float> values(t.num_elements());
+  DS_RETURN_IF_ERROR(
+      checkpoint.ReadRows(t, 0, t.rows(), absl::MakeSpan(values)));
+  Json& list = row.Set("values", Json::Array());
+  for (const float v : values) list.Add(static_cast<double>(v));
+  return row;
+}
+
+absl::StatusOr<Json> TensorsOf(const OriginFacts& facts) {
+  std::set<std::string, std::less<>> in_weights;
+  for (const auto& w : facts.graphs->unsliced.weights()) {
+    for (const SourcePiece& p : w->source.pieces) in_weights.insert(p.tensor);
+  }
+  Json out = Json::Array();
+  for (const TensorUse& use : facts.model->coverage.tensors) {
+    const bool held = in_weights.contains(use.tensor);
+    if (!held && use.kind != TensorUse::Kind::kUsed) continue;
+    const TensorInfo* t = facts.checkpoint->Find(use.tensor);
+    if (t == nullptr) continue;
+    DS_ASSIGN_OR_RETURN(Json row, TensorValue(*facts.checkpoint, *t, held));
+    out.Add(std::move(row));
+  }
+  return out;
+}
+
+absl::Status Wrong(absl::string_view member, absl::string_view wanted) {
+  return absl::DataLossError(
+      absl::StrCat("source: ", member, ": is not ", wanted,
+                   "; copy the plan again or compile it anew"));
+}
+
+// The member of that kind.
+absl::StatusOr<const Json*> Member(const Json& v, absl::string_view name,
+                                   json::Kind kind) {
+  const Json* m = v.Find(name);
+  if (m == nullptr || m->kind() != kind) {
+    return Wrong(name, json::KindName(kind));
+  }
+  return m;
+}
+
+absl::Status ReadSize(const Json& v, absl::string_view name, bool required,
+                      int64_t* out) {
+  const Json* m = v.Find(name);
+  if (m == nullptr && !required) return absl::OkStatus();
+  if (m == nullptr || !m->is_int() || m->as_int() < 0 ||
+      m->as_int() > (int64_t{1} << 50)) {
+    return Wrong(name, "a size");
+  }
+  *out = m->as_int();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OriginTensor> ReadTensor(const Json& row) {
+  OriginTensor t;
+  DS_ASSIGN_OR_RETURN(const Json* name,
+                      Member(row, "name", json::Kind::kString));
+  t.name = name->as_string();
+  DS_ASSIGN_OR_RETURN(const Json* dtype,
+                      Member(row, "dtype", json::Kind::kString));
+  const auto parsed = ParseDType(dtype->as_string());
+  if (!parsed.has_value() || !IsFloat(*parsed)) {
+    return Wrong("tensors: dtype", "f64, f32, f16 or bf16");
+  }
+  t.dtype = *parsed;
+  DS_ASSIGN_OR_RETURN(const Json* shape,
+                      Member(row, "shape", json::Kind::kArray));
+  int64_t count = 1;
+  for (const Json& d : shape->items()) {
+    if (!d.is_int() || d.as_int() < 0 ||
+        (d.as_int() > 0 && count > (int64_t{1} << 50) / d.as_int())) {
+      return Wrong("tensors: shape", "a list of sizes");
+    }
+    count *= d.as_int();
+    t.shape.push_back(d.as_int());
+  }
+  if (t.shape.size() > 8) return Wrong("tensors: shape", "of at most 8 dims");
+  if (const Json* turned = row.Find("turned")) {
+    t.turned = turned->is_bool() && turned->as_bool();
+    if (t.turned && t.shape.size() != 2) {
+      return Wrong("tensors: turned", "of a matrix");
+    }
+  }
+  if (const Json* values = row.Find("values")) {
+    if (static_cast<int64_t>(values->items().size()) != count) {
+      return Wrong("tensors: values", "a number for each element");
+    }
+    for (const Json& v : values->items()) {
+      if (!v.is_number()) return Wrong("tensors: values", "numbers");
+      t.values.push_back(static_cast<float>(v.as_double()));
+    }
+  }
+  return t;
+}
+
+absl::Status ReadOptions(const Json& options, PlanOrigin* out) {
+  DS_ASSIGN_OR_RETURN(const Json* target,
+                      Member(options, "target", json::Kind::kString));
+  out->targets = absl::StrSplit(target->as_string(), ',');
+  int64_t tp = 0;
+  DS_RETURN_IF_ERROR(ReadSize(options, "tp", true, &tp));
+  if (tp < 1 || tp > limits::kWorldSize)
+    return Wrong("tp", "a number of ranks");
+  out->tp = static_cast<int>(tp);
+  StepCeilings& c = out->ceilings;
+  for (const auto& [name, size] :
+       {std::make_pair("max_seq_len", &c.max_seq_len),
+        std::make_pair("max_batch", &c.max_batch),
+        std::make_pair("max_step_tokens", &c.max_step_tokens),
+        std::make_pair("kv_block", &c.kv_block)}) {
+    DS_RETURN_IF_ERROR(ReadSize(options, name, true, size));
+    if (*size < 1) return Wrong(name, "a size above 0");
+  }
+  return ReadSize(options, "device_memory", false, &out->device_memory);
+}
+
+}  // namespace
+
+int64_t OriginTensor::num_elements() const {
+  int64_t n = 1;
+  for (const int64_t d : shape) n *= d;
+  return n;
+}
+
+absl::StatusOr<std::string> WriteOrigin(const OriginFacts& facts) {
+  Json v = Json::Object();
+  v.Set("format", kFormat);
+  v.Set("options", facts.options);
+  if (!facts.policy.is_null()) v.Set("policy", facts.policy);
+  if (!facts.decisions.empty()) v.Set("decisions", Strings(facts.decisions));
+  const Checkpoint& c = *facts.checkpoint;
+  v.Set("config", c.config());
+  for (const auto& [name, value] :
+       {std::make_pair("generation_config", &c.generation_config()),
+        std::make_pair("tokenizer_config", &c.tokenizer_config()),
+        std::make_pair("special_tokens_map", &c.special_tokens_map())}) {
+    if (!value->is_null()) v.Set(name, *value);
+  }
+  Json side_files = Json::Object();
+  for (const absl::string_view name : kSideFileNames) {
+    const Json& file = c.side_file(name);
+    if (!file.is_null()) side_files.Set(name, file);
+  }
+  if (!side_files.members().empty()) v.Set("side_files", std::move(side_files));
+  Json& sizes = v.Set("ceilings", Json::Object());
+  sizes.Set("max_source_tokens", facts.ceilings.max_source_tokens);
+  sizes.Set("max_images", facts.ceilings.max_images);
+  sizes.Set("image_tokens", facts.ceilings.image_tokens);
+  v.Set("passes", Strings(facts.graphs->shared_passes));
+  if (facts.graphs->ranks_edited) v.Set("ranks_edited", true);
+  DS_ASSIGN_OR_RETURN(Json tensors, TensorsOf(facts));
+  v.Set("tensors", std::move(tensors));
+  v.Set("ir", PrintGraph(facts.graphs->unsliced));
+  return json::Write(v);
+}
+
+absl::StatusOr<PlanOrigin> ReadOrigin(absl::string_view text) {
+  PlanOrigin out;
+  absl::StatusOr<Json> root =
+      json::Parse(text, {.allow_nan_and_infinity = true});
+  if (!root.ok()) {
+    return absl::DataLossError(
+        absl::StrCat("source: ", root.status().message(),
+                     "; copy the plan again or compile it anew"));
+  }
+  out.root = *std::move(root);
+  int64_t format = 0;
+  DS_RETURN_IF_ERROR(ReadSize(out.root, "format", false, &format));
+  if (format < kFormat) {
+    return absl::FailedPreconditionError(
+        "was made by a dscompile that did not yet write down what this takes; "
+        "compile the source again");
+  }
+  if (format > kFormat) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("source: was written in format ", format,
+                     "; this build reads ", kFormat, "; update"));
+  }
+  DS_ASSIGN_OR_RETURN(const Json* ir,
+                      Member(out.root, "ir", json::Kind::kString));
+  out.ir = ir->as_string();
+  DS_ASSIGN_OR_RETURN(const Json* options,
+                      Member(out.root, "options", json::Kind::kObject));
+  DS_RETURN_IF_ERROR(ReadOptions(*options, &out));
+  DS_RETURN_IF_ERROR(Member(out.root, "config", json::Kind::kObject).status());
+  DS_ASSIGN_OR_RETURN(const Json* sizes,
+                      Member(out.root, "ceilings", json::Kind::kObject));
+  StepCeilings& c = out.ceilings;
+  DS_RETURN_IF_ERROR(
+      ReadSize(*sizes, "max_source_tokens", true, &c.max_source_tokens));
+  DS_RETURN_IF_ERROR(ReadSize(*sizes, "max_images", true, &c.max_images));
+  DS_RETURN_IF_ERROR(ReadSize(*sizes, "image_tokens", true, &c.image_tokens));
+  DS_ASSIGN_OR_RETURN(const Json* passes,
+                      Member(out.root, "passes", json::Kind::kArray));
+  for (const Json& name : passes->items()) {
+    if (!name.is_string()) return Wrong("passes", "a list of names");
+    out.passes.push_back(name.as_string());
+  }
+  const Json* edited = out.root.Find("ranks_edited");
+  out.ranks_edited =
+      edited != nullptr && edited->is_bool() && edited->as_bool();
+  DS_ASSIGN_OR_RETURN(const Json* tensors,
+                      Member(out.root, "tensors", json::Kind::kArray));
+  for (const Json& row : tensors->items()) {
+    DS_ASSIGN_OR_RETURN(OriginTensor t, ReadTensor(row));
+    out.tensors.push_back(std::move(t));
+  }
+  return out;
+}
+
+std::string OriginAtTp(const PlanOrigin& origin, int tp) {
+  Json root = origin.root;
+  root.Find("options")->Set("tp", tp);
+  return json::Write(root);
+}
+
+}  // namespace deepslice
