@@ -14,6 +14,7 @@
 #include "compiler/checkpoint/hf_folder.h"
 #include "compiler/checkpoint/megatron.h"
 #include "compiler/checkpoint/meta_llama.h"
+#include "compiler/checkpoint/presharded.h"
 #include "compiler/checkpoint/shard_index.h"
 #include "compiler/checkpoint/strided_rows.h"
 #include "compiler/checkpoint/torch_container.h"
@@ -209,6 +210,9 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
                      : OpenCheckpointJson(path, options);
   }
   DS_RETURN_IF_ERROR(RefuseMegatronOptions(path, options));
+  if (is_folder && LooksLikePresharded(path)) {
+    return OpenCheckpointJson(JoinPath(path, kPreshardedList), options);
+  }
   if (is_folder) {
     return LooksLikeMetaLlama(path) ? OpenMetaLlama(path)
                                     : OpenHfFolder(path, options);

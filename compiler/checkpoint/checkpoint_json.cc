@@ -12,6 +12,7 @@
 #include "compiler/checkpoint/megatron.h"
 #include "compiler/checkpoint/megatron_files.h"
 #include "compiler/checkpoint/megatron_shard.h"
+#include "compiler/checkpoint/presharded.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/file.h"
 #include "schema/base/limits.h"
@@ -181,13 +182,6 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenModel(
   DeepSpeedList out;
   out.where = path;
   out.notes = std::move(notes);
-  const json::Value* files = list.Find("checkpoints");
-  if (files != nullptr && files->is_object()) {
-    return absl::UnimplementedError(
-        absl::StrCat(path,
-                     ": checkpoints: holds an object: the files of a model that "
-                     "DeepSpeed cut for inference, which are not read"));
-  }
   const auto cut = CheckParallelization(list);
   if (!cut.ok()) return Annotate(cut, path);
   if (const json::Value* v = list.Find("parallelization"); v != nullptr) {
@@ -220,6 +214,14 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpointJson(
     const std::string& path, const OpenOptions& options) {
   MegatronHints hints;
   DS_ASSIGN_OR_RETURN(const json::Value list, ReadList(path, &hints.notes));
+  // Its type is whatever the model was loaded from.
+  const json::Value* type = list.Find("type");
+  if (LooksLikePreshardedList(list) &&
+      !(type != nullptr && type->is_string() &&
+        absl::EqualsIgnoreCase(type->as_string(), "megatron"))) {
+    DS_RETURN_IF_ERROR(RefuseMegatronOptions(path, options));
+    return OpenPresharded(list, path, std::move(hints.notes));
+  }
   const auto megatron = IsMegatron(list);
   if (!megatron.ok()) return Annotate(megatron.status(), path);
   if (!*megatron) {
