@@ -87,6 +87,7 @@ TEST_F(PlanFolderTest, WeightsFileHashesEveryMebibyte) {
   DS_ASSERT_OK(w.Finish());
   bytes.resize((bytes.size() + 255) / 256 * 256);
   ASSERT_EQ(w.size(), bytes.size());
+  EXPECT_EQ(w.sha256(), Sha256Hex(bytes));
   ASSERT_EQ(w.block_hashes().size(), 3u);
   for (size_t b = 0; b < 3; ++b) {
     EXPECT_EQ(w.block_hashes()[b], Xxh3(absl::string_view(bytes).substr(

@@ -1,11 +1,10 @@
 #include "compiler/plan_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cmath>
+#include <functional>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +17,7 @@
 #include "compiler/plan_buffer.h"
 #include "compiler/plan_folder.h"
 #include "compiler/plan_origin.h"
+#include "compiler/source_hashes.h"
 #include "compiler/weights_file.h"
 #include "schema/base/digest.h"
 #include "schema/base/file.h"
@@ -40,82 +40,69 @@ struct RankWork {
   Schedule schedule;
   RankLayout layout;
   FolderFile* weights = nullptr;
-  std::vector<uint64_t> block_hashes;
+  std::unique_ptr<WeightsFile> file;  // that writes it
+  size_t next_weight = 0;
+  uint64_t reported = 0;             // bytes
   std::vector<StorageError> errors;  // one per weight
-  std::string weights_sha256;
 };
 
-// SHA-256 of the first `bytes` of an open file. `read` is told of each part.
-absl::StatusOr<std::string> HashFile(
-    const FolderFile& file, uint64_t bytes,
-    const std::function<void(uint64_t)>& read) {
-  Sha256 sha;
-  std::vector<char> buffer(1 << 20);
-  for (uint64_t at = 0; at < bytes;) {
-    if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
-    const ssize_t n = pread(file.fd(), buffer.data(),
-                            std::min<uint64_t>(buffer.size(), bytes - at), at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      return absl::InternalError(
-          absl::StrFormat("%s: can't read back at %d", file.name(), at));
-    }
-    sha.Update(buffer.data(), n);
-    at += n;
-    read(n);
-  }
-  return sha.Finish();
+// Whether the weights file has its bytes.
+bool IsStored(const WeightPlace& place) {
+  return place.same_as < 0 && !place.synthetic.has_value();
 }
 
-std::string HashBytes(absl::string_view bytes,
-                      const std::function<void(uint64_t)>& read) {
-  // In parts, so that an interruption need not wait for gigabytes.
-  Sha256 sha;
-  constexpr size_t kPart = 16 << 20;
-  for (size_t at = 0; at < bytes.size() && !PlanWritingInterrupted();
-       at += kPart) {
-    const absl::string_view part = bytes.substr(at, kPart);
-    sha.Update(part.data(), part.size());
-    read(part.size());
-  }
-  return sha.Finish();
-}
+// Bytes between reports of progress.
+constexpr uint64_t kReported = 4 << 20;
 
-absl::Status WriteWeights(const WeightSupply& supply,
-                          const std::vector<const Graph*>& graphs, size_t r,
-                          RankWork& rank,
-                          const std::function<void(uint64_t)>& wrote) {
-  WeightsFile file(rank.weights);
-  for (size_t i = 0; i < rank.graph->weights().size(); ++i) {
+// Writes the next weight of rank r, or what ends the file. -> whether there is
+// more. `wrote` is told of bytes, hashed too, in large parts.
+absl::StatusOr<bool> WriteNext(const WeightSupply& supply,
+                               const std::vector<const Graph*>& graphs,
+                               size_t r, RankWork& rank, SourceHashes& sources,
+                               const std::function<void(uint64_t)>& wrote) {
+  WeightsFile& file = *rank.file;
+  const auto report = [&](uint64_t least) {
+    if (file.size() - rank.reported < least) return;
+    wrote(file.size() - rank.reported);
+    rank.reported = file.size();
+  };
+  const size_t i = rank.next_weight++;
+  if (i < rank.graph->weights().size()) {
+    if (!IsStored(rank.layout.places[i])) return true;
     const Weight& w = *rank.graph->weights()[i];
-    const WeightPlace& place = rank.layout.places[i];
-    if (place.same_as >= 0 || place.synthetic.has_value()) continue;
     DS_RETURN_IF_ERROR(file.Pad(kBlobAlignment));
     std::vector<float> scales;
-    const auto sink = [&](const void* data, uint64_t bytes) {
-      return file.Append(data, bytes);
+    const auto sink = [&](const void* data, uint64_t bytes) -> absl::Status {
+      const char* from = static_cast<const char*>(data);
+      for (uint64_t at = 0; at < bytes; at += kReported) {
+        report(kReported);
+        DS_RETURN_IF_ERROR(
+            file.Append(from + at, std::min(kReported, bytes - at)));
+      }
+      return absl::OkStatus();
     };
     DS_RETURN_IF_ERROR(supply.Emit(w,
                                    IsQuantized(w.encoding)
                                        ? MeasuredRows(graphs, r, i)
                                        : std::vector<bool>(),
                                    sink, &scales, &rank.errors[i]));
+    sources.Done(w);
     if (!scales.empty()) {
       DS_RETURN_IF_ERROR(file.Pad(kBlobAlignment));
       DS_RETURN_IF_ERROR(
           file.Append(scales.data(), scales.size() * sizeof(float)));
     }
-    wrote(place.bytes + place.scales_bytes);
+    return true;
   }
   DS_RETURN_IF_ERROR(file.Pad(kSegment));
   DS_RETURN_IF_ERROR(file.Finish());
+  report(0);
   if (file.size() != rank.layout.bytes) {
     return absl::InternalError(
         absl::StrFormat("%s: %d bytes written, %d planned",
                         rank.weights->name(), file.size(), rank.layout.bytes));
   }
-  rank.block_hashes = file.block_hashes();
-  return absl::OkStatus();
+  return false;
 }
 
 // At the ceilings.
@@ -256,7 +243,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
                         MakeSchedule(*ranks[r], contents.ceilings));
     work[r].layout = LayOutWeights(*ranks[r], supply);
     work[r].errors.resize(ranks[r]->weights().size());
-    total += 2 * work[r].layout.bytes;  // written, then hashed
+    total += work[r].layout.bytes;
   }
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<PlanFolder> folder,
                       PlanFolder::Create(options.output, options.replace));
@@ -264,14 +251,12 @@ absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
     DS_ASSIGN_OR_RETURN(work[r].weights,
                         folder->Add(absl::StrFormat("rank_%04d.weights", r),
                                     work[r].layout.bytes));
+    work[r].file = std::make_unique<WeightsFile>(work[r].weights);
   }
 
-  // Writing comes first, since the disk is the slowest; each weights file is
-  // hashed once it is whole, and the sources when there is nothing to write.
   const Checkpoint* const checkpoint = supply.checkpoint();
   const size_t num_sources =
       checkpoint == nullptr ? 0 : checkpoint->files().size();
-  std::vector<std::string> source_hashes(num_sources);
   std::atomic<uint64_t> done{0};
   absl::Mutex progress_mutex;
   for (size_t i = 0; i < num_sources; ++i) total += checkpoint->files()[i].size;
@@ -282,24 +267,25 @@ absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
     options.progress("packed and hashed", now, total, "");
   };
   JobQueue jobs;
+  SourceHashes source_hashes(checkpoint, &jobs, worked);
+  // A weight of each rank in turn, not rank by rank: what they read of a tensor
+  // they read together.
+  std::function<absl::Status(size_t)> write = [&](size_t r) -> absl::Status {
+    DS_ASSIGN_OR_RETURN(
+        const bool more,
+        WriteNext(supply, ranks, r, work[r], source_hashes, worked));
+    if (more) jobs.Add([&write, r] { return write(r); });
+    return absl::OkStatus();
+  };
   for (size_t r = 0; r < work.size(); ++r) {
-    jobs.Add([&, r]() -> absl::Status {
-      RankWork& rank = work[r];
-      DS_RETURN_IF_ERROR(WriteWeights(supply, ranks, r, rank, worked));
-      jobs.Add([&]() -> absl::Status {
-        DS_ASSIGN_OR_RETURN(rank.weights_sha256,
-                            HashFile(*rank.weights, rank.layout.bytes, worked));
-        return absl::OkStatus();
-      });
-      return absl::OkStatus();
-    });
+    for (size_t i = 0; i < work[r].layout.places.size(); ++i) {
+      if (IsStored(work[r].layout.places[i])) {
+        source_hashes.Expect(*ranks[r]->weights()[i]);
+      }
+    }
+    jobs.Add([&write, r] { return write(r); });
   }
-  for (size_t i = 0; i < num_sources; ++i) {
-    jobs.Add([&, i]() -> absl::Status {
-      source_hashes[i] = HashBytes(checkpoint->file_bytes(i), worked);
-      return absl::OkStatus();
-    });
-  }
+  source_hashes.Start();
   DS_RETURN_IF_ERROR(jobs.Run(options.threads));
   if (PlanWritingInterrupted()) return absl::CancelledError("interrupted");
 
@@ -310,7 +296,7 @@ absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
     // The name alone: a plan does not depend on where its source lay.
     row.Set("name", Basename(checkpoint->files()[i].path));
     row.Set("bytes", static_cast<int64_t>(checkpoint->files()[i].size));
-    row.Set("sha256", source_hashes[i]);
+    row.Set("sha256", source_hashes.sha256(i));
     sources.Add(std::move(row));
   }
   WrittenPlan written;
@@ -325,12 +311,12 @@ absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
     plan.graph = ranks[r];
     plan.schedule = &work[r].schedule;
     plan.layout = &work[r].layout;
-    plan.block_hashes = &work[r].block_hashes;
+    plan.block_hashes = &work[r].file->block_hashes();
     DS_RETURN_IF_ERROR(AddSmallFile(*folder,
                                     absl::StrFormat("rank_%04d.plan", r),
                                     BuildPlanBuffer(plan, contents), &files));
     files.push_back({work[r].weights->name(), work[r].layout.bytes,
-                     work[r].weights_sha256});
+                     work[r].file->sha256()});
     written.arena.push_back(
         contents.cpu ? ArenaOf(work[r].schedule)
                      : contents.gpu->targets[0].ranks[r].ArenaBytes());

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "schema/base/checked_math.h"
-#include "schema/base/digest.h"
 #include "schema/base/status_macros.h"
 
 namespace deepslice {
@@ -15,9 +14,7 @@ absl::Status WeightsFile::Append(const void* data, uint64_t bytes) {
       // Straight from the source's mapping, without a copy of ours.
       const uint64_t whole = bytes / kHashBlock * kHashBlock;
       for (uint64_t at = 0; at < whole; at += kHashBlock) {
-        hashes_.push_back(Xxh3(p + at, kHashBlock));
-        DS_RETURN_IF_ERROR(file_.WriteAt(written_, p + at, kHashBlock));
-        written_ += kHashBlock;
+        DS_RETURN_IF_ERROR(Write(p + at, kHashBlock));
       }
       p += whole;
       bytes -= whole;
@@ -28,9 +25,7 @@ absl::Status WeightsFile::Append(const void* data, uint64_t bytes) {
     p += take;
     bytes -= take;
     if (pending_.size() == kHashBlock) {
-      hashes_.push_back(Xxh3(pending_.data(), kHashBlock));
-      DS_RETURN_IF_ERROR(file_.WriteAt(written_, pending_.data(), kHashBlock));
-      written_ += kHashBlock;
+      DS_RETURN_IF_ERROR(Write(pending_.data(), kHashBlock));
       pending_.clear();
     }
   }
@@ -44,11 +39,20 @@ absl::Status WeightsFile::Pad(uint64_t alignment) {
 }
 
 absl::Status WeightsFile::Finish() {
-  if (pending_.empty()) return absl::OkStatus();
-  hashes_.push_back(Xxh3(pending_.data(), pending_.size()));
-  DS_RETURN_IF_ERROR(file_.WriteAt(written_, pending_.data(), pending_.size()));
-  written_ += pending_.size();
-  pending_.clear();
+  if (!pending_.empty()) {
+    DS_RETURN_IF_ERROR(Write(pending_.data(), pending_.size()));
+    pending_.clear();
+  }
+  sha256_ = sha_.Finish();
+  return absl::OkStatus();
+}
+
+absl::Status WeightsFile::Write(const char* data, uint64_t bytes) {
+  // All at once, while the block is in the cache.
+  DS_RETURN_IF_ERROR(file_.WriteAt(written_, data, bytes));
+  hashes_.push_back(Xxh3(data, bytes));
+  sha_.Update(data, bytes);
+  written_ += bytes;
   return absl::OkStatus();
 }
 

@@ -1,108 +1,113 @@
 #!/usr/bin/env python3
 """Times dscompile against copying and hashing the same bytes.
 
-    bench_compile.py DSCOMPILE [--gigabytes 2] [--tp 4] [--rounds 5] [--dir DIR]
+    bench_compile.py DSCOMPILE [--forms safetensors,torch,megatron,zero3]
+                     [--gigabytes 4] [--tp 4] [--rounds 5] [--dir DIR]
 
-Makes a synthetic bf16 checkpoint, then, in turn: `cp && sync` plus
-`openssl dgst -sha256` of it, and `dscompile --tp N` of it (bf16 kept). The page
-cache is warm. Prints both medians, their ratio, and the largest anonymous memory
-of dscompile beside 200 MiB plus three times the largest tensor.
+For each container (make_large_checkpoint.py) makes a checkpoint of that size,
+then, in turn: `cp && sync` plus `openssl dgst -sha256` of it, and `dscompile --tp
+N --dtype bf16` of it. The page cache is warm. One more run, not timed, begins
+with the source out of the page cache: what the disk then gave is what was read,
+and the largest anonymous memory is watched. Prints a row for each container.
 """
 import argparse
 import os
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import json
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import make_large_checkpoint
 
 
-def timed(command):
+def files_of(folder):
+    return [os.path.join(at, n) for at, _, names in os.walk(folder)
+            for n in names]
+
+
+def timed(*command):
     begin = time.monotonic()
-    subprocess.run(command, check=True, shell=isinstance(command, str),
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - begin
 
 
-def watch_memory(pid, peak):
-    """Largest RssAnon of the process in KiB, looked at every 2 ms."""
+def forget(paths):
+    """Takes files out of the page cache."""
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def watched(command):
+    """Runs a command. -> its largest RssAnon in bytes, looked at every 2 ms,
+    and the bytes that it had from the disk."""
+    run = subprocess.Popen(command)
+    anonymous = 0
     while True:
-        try:
-            with open(f'/proc/{pid}/status', encoding='ascii') as f:
-                for line in f:
-                    if line.startswith('RssAnon:'):
-                        peak[0] = max(peak[0], int(line.split()[1]))
-        except (OSError, IndexError):
-            return
+        pid, status, usage = os.wait4(run.pid, os.WNOHANG)
+        if pid:
+            break
+        with open(f'/proc/{run.pid}/status', encoding='ascii') as f:
+            for line in f:
+                if line.startswith('RssAnon:'):
+                    anonymous = max(anonymous, 1024 * int(line.split()[1]))
         time.sleep(0.002)
+    run.returncode = os.waitstatus_to_exitcode(status)
+    if run.returncode:
+        sys.exit('dscompile failed')
+    return anonymous, 512 * usage.ru_inblock
 
 
-def largest_tensor(folder):
-    most = 0
-    for name in os.listdir(folder):
-        if name.endswith('.safetensors'):
-            with open(os.path.join(folder, name), 'rb') as f:
-                head = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
-            most = max([most] + [t['data_offsets'][1] - t['data_offsets'][0]
-                                 for t in head.values()])
-    return most
+def bench(a, form, tmp):
+    source, to, plan = (os.path.join(tmp, n) for n in ('source', 'copy', 'plan'))
+    largest = make_large_checkpoint.write(source, form, a.gigabytes)
+    paths = files_of(source)
+    size = sum(map(os.path.getsize, paths))
+    command = [a.dscompile, source, '--tp', str(a.tp), '--dtype', 'bf16', '-o',
+               plan, '-q']
+    os.sync()
+    copied, compiled = [], []
+    for i in range(a.rounds):
+        copied.append(timed('sh', '-c', 'cp -r "$0" "$1" && sync', source, to)
+                      + timed('openssl', 'dgst', '-sha256', *paths))
+        shutil.rmtree(to)
+        os.sync()
+        compiled.append(timed(*command))
+        shutil.rmtree(plan)
+        os.sync()
+        print(f'{form} {i}: copy and hash {copied[-1]:.2f} s, dscompile '
+              f'{compiled[-1]:.2f} s', file=sys.stderr, flush=True)
+    forget(paths)
+    anonymous, read = watched(command)
+    c, d = statistics.median(copied), statistics.median(compiled)
+    print(f'| {form} | {size / 2**30:.2f} | {c:.2f} | {d:.2f} | {d / c:.2f} | '
+          f'{anonymous / 2**20:.0f} | {200 + 3 * largest / 2**20:.0f} | '
+          f'{read / size:.3f} |', flush=True)
+    shutil.rmtree(tmp)
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument('dscompile')
-    p.add_argument('--gigabytes', type=float, default=2)
+    p.add_argument('dscompile', type=os.path.abspath)
+    p.add_argument('--forms', default=','.join(make_large_checkpoint.FORMS))
+    p.add_argument('--gigabytes', type=float, default=4)
     p.add_argument('--tp', type=int, default=4)
     p.add_argument('--rounds', type=int, default=5)
     p.add_argument('--dir', default=None)
     a = p.parse_args()
-    tmp = tempfile.mkdtemp(prefix='bench-compile-', dir=a.dir)
-    try:
-        source = os.path.join(tmp, 'source')
-        subprocess.run([sys.executable,
-                        os.path.join(HERE, 'make_random_checkpoint.py'), source,
-                        '--hidden', '2304', '--gigabytes', str(a.gigabytes),
-                        '--shards', '4'], check=True)
-        size = sum(os.path.getsize(os.path.join(source, n))
-                   for n in os.listdir(source))
-        copy, compiled, peak = [], [], [0]
-        os.sync()
-        for i in range(a.rounds):
-            to = os.path.join(tmp, 'copy')
-            copy.append(
-                timed(f'cp -r {source} {to} && sync') +
-                timed(f'openssl dgst -sha256 {source}/*.safetensors'))
-            shutil.rmtree(to)
-            os.sync()
-            plan = os.path.join(tmp, 'plan')
-            begin = time.monotonic()
-            run = subprocess.Popen([a.dscompile, source, '--tp', str(a.tp),
-                                    '-o', plan, '-q'])
-            watcher = threading.Thread(target=watch_memory,
-                                       args=(run.pid, peak))
-            watcher.start()
-            if run.wait():
-                sys.exit('dscompile failed')
-            compiled.append(time.monotonic() - begin)
-            watcher.join()
-            shutil.rmtree(plan)
-            os.sync()
-            print(f'round {i}: copy and hash {copy[-1]:.2f} s, '
-                  f'dscompile {compiled[-1]:.2f} s', flush=True)
-        c, d = statistics.median(copy), statistics.median(compiled)
-        bound = 200 + 3 * largest_tensor(source) / 2**20
-        print(f'{size / 2**30:.2f} GiB to tp {a.tp}: copy, sync and hash '
-              f'{c:.2f} s, dscompile {d:.2f} s, ratio {d / c:.2f}')
-        print(f'anonymous memory of dscompile: {peak[0] / 1024:.0f} MiB '
-              f'(bound {bound:.0f} MiB)')
-    finally:
-        shutil.rmtree(tmp, ignore_errors=True)
+    print('| container | GiB | copy, sync, hash s | dscompile s | ratio | '
+          'anonymous MiB | bound MiB | disk reads / size |\n'
+          '|---|---|---|---|---|---|---|---|', flush=True)
+    for form in a.forms.split(','):
+        tmp = tempfile.mkdtemp(prefix='bench-compile-', dir=a.dir)
+        try:
+            bench(a, form, tmp)
+        finally:
+            shutil.rmtree(tmp, ignore_errors=True)
 
 
 main()
