@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "compiler/checkpoint/deepspeed_list.h"
 #include "compiler/checkpoint/megatron.h"
 #include "compiler/checkpoint/megatron_files.h"
@@ -136,9 +137,13 @@ absl::StatusOr<std::vector<std::string>> ReadPaths(const json::Value& list,
       return absl::InvalidArgumentError(
           absl::StrCat("checkpoints: holds ", Kind(item), "; must hold paths"));
     }
-    out.push_back(absl::StartsWith(item.as_string(), "/")
-                      ? item.as_string()
-                      : JoinPath(base, item.as_string()));
+    absl::string_view name = item.as_string();
+    while (absl::ConsumePrefix(&name, "./")) {
+    }
+    if (name == ".") name = "";
+    out.push_back(absl::StartsWith(name, "/") ? std::string(name)
+                  : name.empty()              ? base
+                                              : JoinPath(base, name));
   }
   return out;
 }

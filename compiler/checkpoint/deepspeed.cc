@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "compiler/checkpoint/deepspeed_shard.h"
 #include "compiler/checkpoint/deepspeed_zero.h"
 #include "compiler/checkpoint/loaded_checkpoint.h"
@@ -123,6 +124,10 @@ class Opener {
     DS_RETURN_IF_ERROR(CheckCount(first, "mp_world_size", first.mp_world_size,
                                   states_.size()));
     if (has_weights_ || files_.zero_states.empty()) return absl::OkStatus();
+    // MiCS cuts the tensors over a part of the ranks, of which there are many.
+    if (first.dp_world_size.value_or(1) % states_[0].size() == 0) {
+      return absl::OkStatus();
+    }
     return CheckCount(first, "dp_world_size", first.dp_world_size,
                       states_[0].size());
   }
@@ -130,13 +135,32 @@ class Opener {
   absl::Status CheckCount(const DeepSpeedShard& s, absl::string_view key,
                           const absl::optional<int64_t>& told,
                           size_t found) const {
-    if (!told.has_value() || *told == static_cast<int64_t>(found)) {
-      return absl::OkStatus();
+    const int64_t count = static_cast<int64_t>(found);
+    if (!told.has_value() || *told == count) return absl::OkStatus();
+    if (*told > count) {
+      // Those that follow, as all before are there.
+      return absl::NotFoundError(absl::StrFormat(
+          "%s: %s is missing: %s is %d, of as many ranks the files of %d are "
+          "there; copy all of them",
+          files_.where,
+          NextRank(std::string(Basename(s.state.path)), key, count), key, *told,
+          count));
     }
     return absl::InvalidArgumentError(absl::StrCat(
-        s.state.path, ": ", key, ": is ", *told, ", but the files of ", found,
-        found == 1 ? " rank are" : " ranks are",
-        " there; give the files of all ranks and no others"));
+        s.state.path, ": ", key, ": is ", *told, ", but the files of ", count,
+        " ranks are there; give those of one checkpoint"));
+  }
+
+  // The name of the file of rank `rank`, after rank 0's.
+  static std::string NextRank(const std::string& name, absl::string_view key,
+                              int64_t rank) {
+    return key == "mp_world_size"
+               ? absl::StrReplaceAll(
+                     name,
+                     {{"mp_rank_00_", absl::StrFormat("mp_rank_%02d_", rank)}})
+               : absl::StrReplaceAll(
+                     name, {{"zero_pp_rank_0_",
+                             absl::StrFormat("zero_pp_rank_%d_", rank)}});
   }
 
   absl::Status RefuseExperts() const {
@@ -145,17 +169,21 @@ class Opener {
     return absl::UnimplementedError(absl::StrCat(
         files_.where, ": holds ",
         counted ? *states_[0][0].experts : "MoE layers", " in ",
-        files_.experts.size(),
-        " files of experts; models with MoE layers are not compiled"));
+        files_.experts.size(), files_.experts.size() == 1 ? " file" : " files",
+        " of experts; models with MoE layers are not compiled"));
   }
 
   // The fp32 partitions of the optimizer are the weights.
   absl::Status JoinPartitions() {
     if (files_.optim_states.empty()) {
+      const auto without =
+          std::find_if(states_.begin(), states_.end(),
+                       [](const auto& s) { return !s[0].has_weights(); });
+      const DeepSpeedShard& s = (*without)[0];
       return absl::NotFoundError(absl::StrCat(
-          files_.where, ": ", Basename(states_[0][0].state.path),
-          states_[0][0].module().empty() ? " has no weights (module)"
-                                         : " has placeholders of weights",
+          files_.where, ": ", Basename(s.state.path),
+          s.module().empty() ? " has no weights (module)"
+                             : " has placeholders of weights",
           ", and the files of optim_states, whose partitions are the weights, "
           "are not there; copy them, or give the folder of pytorch_model.bin"));
     }
@@ -185,6 +213,12 @@ class Opener {
             "optim_states; every data-parallel rank has one of each: copy all "
             "of them",
             files_.where, mp, states_[mp].size(), optims.size()));
+      }
+      // How many there are is told at least once.
+      if (told && optims[0].partitions == 0) {
+        DS_RETURN_IF_ERROR(CheckCount(states_[mp][0], "dp_world_size",
+                                      states_[mp][0].dp_world_size,
+                                      optims.size()));
       }
       DS_ASSIGN_OR_RETURN(auto tensors,
                           JoinZeroPartitions(states_[mp], optims));

@@ -265,6 +265,7 @@ class Joiner {
           "; the files are of different runs, copy them again"));
     }
     for (size_t g = 0; g < Shapes().size(); ++g) {
+      DS_ASSIGN_OR_RETURN(const bool padded, CheckPartitions(g));
       FlatRun run;
       for (const ZeroShard& o : optims_) run.Add(o.groups[g]);
       for (const NamedShape& named : Shapes()[g]) {
@@ -275,7 +276,7 @@ class Joiner {
         Keep(std::move(t));
       }
       // Padded up to a multiple, or not at all (elastic checkpoints).
-      const int64_t align = 2 * ranks();
+      const int64_t align = padded ? 2 * ranks() : 1;
       const int64_t used = run.size() - run.left();
       if (RoundUp(used, align) == RoundUp(run.size(), align)) continue;
       return absl::InvalidArgumentError(absl::StrFormat(
@@ -285,6 +286,27 @@ class Joiner {
           optims_[0].path, g, ranks(), run.size(), used, align));
     }
     return absl::OkStatus();
+  }
+
+  // Whether the ranks' partitions of a group are all of one size, as they are
+  // when the group is padded. Without padding those at its end are shorter.
+  absl::StatusOr<bool> CheckPartitions(size_t group) const {
+    const auto size = [&](size_t r) {
+      return optims_[r].groups[group].num_elements();
+    };
+    bool padded = true;
+    for (size_t r = 1; r < optims_.size(); ++r) {
+      const bool fits = padded ? size(r) <= size(0) : size(r) == 0;
+      if (!fits) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%s: single_partition_of_fp32_groups: group %d: has %d elements, "
+            "in %s %d; all ranks' are alike but those at the end: the files "
+            "are of different runs or cut, copy them again",
+            optims_[r].path, group, size(r), optims_[r - 1].path, size(r - 1)));
+      }
+      padded = padded && size(r) == size(0);
+    }
+    return padded;
   }
 
   // Parameters that were not trained: whole, or of ZeRO 3 cut like the others.

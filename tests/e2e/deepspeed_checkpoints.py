@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""A step of DeepSpeed's training gives the plan of the whole model, whatever
+ZeRO and however many ranks saved it.
+
+    deepspeed_checkpoints.py DSCOMPILE GOLDEN_CASES
+"""
+import json
+import os
+import shutil
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..', 'support')]
+import deepspeed_writer as d  # noqa: E402
+import megatron_writer as m  # noqa: E402
+from harness import Checks, Scratch, run  # noqa: E402
+
+
+def weights(plan):
+    out = b''
+    for name in sorted(os.listdir(plan)):
+        if name.endswith('.weights'):
+            with open(os.path.join(plan, name), 'rb') as f:
+                out += f.read()
+    return out
+
+
+class Test:
+    def __init__(self, c, dscompile, scratch):
+        self.c, self.dscompile, self.scratch = c, dscompile, scratch
+        self.count = 0
+
+    def folder(self):
+        self.count += 1
+        return os.path.join(self.scratch, str(self.count))
+
+    def compile(self, source, *options):
+        plan = self.folder()
+        r = run(self.dscompile, source, '--selftest', 'none', *options, '-o',
+                plan)
+        self.c.check(r.returncode == 0, f'{source} {options}', r.stderr)
+        return (weights(plan) if r.returncode == 0 else b''), r.stderr
+
+    def equal(self, what, want, source, options=(), note=''):
+        got, err = self.compile(source, *options)
+        self.c.check(got == want != b'', what, 'differs')
+        self.c.check(note in err, f'{what}: note', err)
+
+
+class Published:
+    """A model with names of Hugging Face, as one rank."""
+
+    def __init__(self, t, case):
+        self.t, self.case = t, case
+        self.tensors = d.of_safetensors(os.path.join(case, 'model.safetensors'))
+
+    def write(self, **how):
+        folder = self.t.folder()
+        d.write(folder, [self.tensors], **how)
+        for name in os.listdir(self.case):
+            if name.endswith('.json') and not name.startswith('golden'):
+                shutil.copy(os.path.join(self.case, name), folder)
+        return folder
+
+
+JOINED = 'partitions of ZeRO, joined'
+
+
+def check_published(t, cases):
+    for name in ('llama-gqa-tied', 'gpt2', 'bloom'):
+        model = Published(t, os.path.join(cases, name))
+        want, _ = t.compile(model.case, '--tp', '2')
+        frozen = list(model.tensors)[1:9:3]
+        first = next(iter(model.tensors))
+        # A tied head is another name of the embedding, or left out.
+        tied = ({'lm_head.weight': 'model.embed_tokens.weight'}
+                if name == 'llama-gqa-tied' else {})
+        for how, note in (
+                ({}, ''), ({'zero': 1, 'dp': 2}, ''),
+                ({'zero': 2, 'dp': 3, 'module': False, 'groups': 2,
+                  'frozen': frozen, 'prefix': 'bf16_'}, JOINED),
+                ({'zero': 1, 'dp': 4, 'module': False, 'elastic': True},
+                 JOINED),
+                ({'zero': 3, 'dp': 1, 'shared': tied}, JOINED),
+                ({'zero': 3, 'dp': 3, 'groups': 3, 'frozen': frozen}, JOINED),
+                ({'zero': 2, 'dp': 2, 'module': False, 'shared': tied,
+                  'frozen': [first]}, JOINED),
+                ({'zero': 3, 'dp': 7, 'shared': tied, 'frozen': [first]},
+                 JOINED)):
+            t.equal(f'{name} {how}', want, model.write(**how), ('--tp', '2'),
+                    note)
+
+
+def check_forms(t, cases):
+    """Every way to name the same step."""
+    model = Published(t, os.path.join(cases, 'qwen2'))
+    want, _ = t.compile(model.case)
+    folder = model.write(zero=3, dp=2)
+    step = os.path.join(folder, 'global_step7')
+    states = [f'zero_pp_rank_{r}_mp_rank_00_model_states.pt' for r in (0, 1)]
+    optims = [f'zero_pp_rank_{r}_mp_rank_00_optim_states.pt' for r in (0, 1)]
+    t.equal('step', want, step)
+    t.equal('file', want, os.path.join(step, states[1]),
+            note='is one of several files')
+    t.equal('optimizer file', want, os.path.join(step, optims[0]))
+    listed = os.path.join(folder, 'list.json')
+    inside = [os.path.join('global_step7', n) for n in states]
+    for what, keys in (
+            ('dot', {'checkpoints': '.'}), ('folder', {'checkpoints': ['.']}),
+            ('step', {'checkpoints': 'global_step7', 'version': 2.0}),
+            ('base_dir', {'checkpoints': '.', 'base_dir': 'global_step7'}),
+            ('files', {'checkpoints': inside, 'type': 'BLOOM'}),
+            ('all files', {'checkpoints': inside + [
+                os.path.join('global_step7', n) for n in optims]})):
+        with open(listed, 'w') as f:
+            json.dump({'type': 'DS_Model', 'version': 0.0, **keys}, f)
+        t.equal(f'list: {what}', want, listed)
+    os.remove(os.path.join(folder, 'latest'))
+    t.equal('no latest', want, folder, note='no file latest')
+    # Weights of Hugging Face beside a step count more.
+    shutil.copy(os.path.join(model.case, 'model.safetensors'), folder)
+    t.equal('weights beside', want, folder)
+
+    # Lists of shards, under any type, of any family.
+    for case in ('qwen2', 'gpt2'):
+        source = os.path.join(cases, case)
+        want, _ = t.compile(source)
+        tensors = d.of_safetensors(os.path.join(source, 'model.safetensors'))
+        folder = t.folder()
+        os.makedirs(folder)
+        shutil.copy(os.path.join(source, 'config.json'), folder)
+        names = list(tensors)
+        shards = []
+        for i in range(2):
+            shards.append(f'pytorch_model-0000{i + 1}-of-00002.bin')
+            d.save(os.path.join(folder, shards[-1]),
+                   {n: tensors[n] for n in names[i::2]})
+        listed = os.path.join(folder, 'checkpoint.json')
+        for paths in (shards, [os.path.join(folder, s) for s in shards[::-1]]):
+            with open(listed, 'w') as f:
+                json.dump({'type': 'BLOOM', 'version': 1.0,
+                           'checkpoints': paths}, f)
+            t.equal(f'{case} shards', want, listed)
+        with open(listed, 'w') as f:
+            json.dump({'type': 'bloom', 'version': 1.0, 'checkpoints':
+                       [os.path.join(source, 'model.safetensors')]}, f)
+        t.equal(f'{case} safetensors', want, listed)
+
+
+def check_megatron(t):
+    for kind in ({}, {'version': 0}, {'groups': 4, 'gated': True},
+                 {'untied': True, 'version': 1}):
+        model = m.Model(**kind)
+        whole = t.folder()
+        m.write_whole(whole, model)
+        want, _ = t.compile(whole, '--tp', '2')
+        for mp in (1, 2, 4):
+            client = {'args': model.args(mp), 'iteration': 7}
+            if model.version:
+                client['checkpoint_version'] = float(model.version)
+            ranks = [{n: d.of_floats(v)
+                      for n, v in model.rank(r, mp).items()}
+                     for r in range(mp)]
+            for how in ({'nest': True}, {'zero': 2, 'dp': 2, 'nest': True},
+                        {'zero': 1, 'dp': 3, 'module': False},
+                        {'zero': 3, 'dp': 3, 'groups': 2}):
+                folder = t.folder()
+                d.write(folder, ranks, client=client, **how)
+                t.equal(f'{kind} mp {mp} {how}', want, folder, ('--tp', '2'))
+            with open(os.path.join(folder, 'checkpoint.json'), 'w') as f:
+                # Neither the version nor the order of a list counts.
+                json.dump({'type': 'ds_model', 'version': 1.0, 'mp_size': mp,
+                           'checkpoints': '.'}, f)
+            t.equal(f'{kind} mp {mp} listed', want,
+                    os.path.join(folder, 'checkpoint.json'), ('--tp', '2'))
+
+
+def main():
+    dscompile, cases = map(os.path.abspath, sys.argv[1:3])
+    c = Checks()
+    with Scratch() as scratch:
+        t = Test(c, dscompile, scratch)
+        check_published(t, os.path.join(cases, 'models'))
+        check_forms(t, os.path.join(cases, 'models'))
+        check_megatron(t)
+    c.finish()
+
+
+main()
