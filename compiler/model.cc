@@ -125,6 +125,12 @@ absl::Status WithPath(const Checkpoint& checkpoint,
       !absl::StartsWith(status.message(), "config.json")) {
     return status;
   }
+  if (!checkpoint.config_place().empty()) {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(checkpoint.config_place(),
+                     absl::StripPrefix(status.message(), "config.json")));
+  }
   const std::string& file = checkpoint.files()[0].path;
   // A config alone may have any name.
   if (absl::EndsWith(file, ".json")) {

@@ -133,6 +133,9 @@ class Checkpoint {
   // Hugging Face's config.json as it stands, or the same keys made from the
   // container's metadata.
   virtual const json::Value& config() const = 0;
+  // What stands before errors about it, where it is known: the path of
+  // config.json, or "FILE: args".
+  virtual const std::string& config_place() const = 0;
   // generation_config.json, tokenizer_config.json: null when absent.
   virtual const json::Value& generation_config() const = 0;
   virtual const json::Value& tokenizer_config() const = 0;

@@ -34,6 +34,9 @@ class LoadedCheckpoint final : public Checkpoint {
     return parts_.sources.at(i).bytes;
   }
   const json::Value& config() const override { return parts_.config; }
+  const std::string& config_place() const override {
+    return parts_.config_place;
+  }
   const json::Value& generation_config() const override {
     return parts_.generation_config;
   }

@@ -28,6 +28,7 @@ struct CheckpointParts {
   std::vector<TensorInfo> tensors;  // in any order, names unique
   std::vector<SourceBytes> sources;
   json::Value config;
+  std::string config_place;  // see Checkpoint
   json::Value generation_config;
   json::Value tokenizer_config;
   std::string tokenizer_json_path;

@@ -294,6 +294,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> JoinMegatron(
     const OpenOptions& options, CheckpointParts parts) {
   DS_RETURN_IF_ERROR(CheckRanks(shards));
   parts.config = shards[0].args;
+  parts.config_place = absl::StrCat(shards[0].path, ": args");
   if (parts.config.is_null()) {
     const std::string path = JoinPath(folder, "config.json");
     if (!FileExists(path)) {
@@ -304,6 +305,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> JoinMegatron(
                        path));
     }
     DS_ASSIGN_OR_RETURN(parts.config, ReadConfigObject(path));
+    parts.config_place = path;
   }
   DS_RETURN_IF_ERROR(CheckCount(files, parts.config));
   DS_ASSIGN_OR_RETURN(

@@ -48,6 +48,7 @@ absl::StatusOr<json::Value> ReadConfigObject(const std::string& path) {
 absl::Status ReadSideFiles(const std::string& folder, CheckpointParts* parts) {
   DS_ASSIGN_OR_RETURN(parts->config,
                       ReadConfigObject(JoinPath(folder, "config.json")));
+  parts->config_place = JoinPath(folder, "config.json");
   return ReadSideFilesButConfig(folder, parts);
 }
 
