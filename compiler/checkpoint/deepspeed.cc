@@ -43,6 +43,7 @@ class Opener {
     const std::string config = JoinPath(side_folder_, "config.json");
     if (FileExists(config)) {
       DS_ASSIGN_OR_RETURN(parts_.config, ReadConfigObject(config));
+      parts_.config_place = config;
     }
     return HasMegatronNames() ? OpenAsMegatron() : OpenAsHuggingFace();
   }
@@ -78,6 +79,8 @@ class Opener {
       DS_ASSIGN_OR_RETURN(DeepSpeedShard shard, ReadStates(path));
       states_.emplace_back();
       states_.back().push_back(std::move(shard));
+      // Before files are read that are not all there, or too many.
+      DS_RETURN_IF_ERROR(CheckModelRanks(files_.model_states.size()));
     }
     has_weights_ =
         !states_.empty() &&
@@ -90,12 +93,27 @@ class Opener {
       for (const std::string& path : of_rank) {
         DS_ASSIGN_OR_RETURN(DeepSpeedShard shard, ReadStates(path));
         states_.back().push_back(std::move(shard));
+        DS_RETURN_IF_ERROR(CheckModelRanks(files_.zero_states.size()));
+        DS_RETURN_IF_ERROR(CheckDataRanks(of_rank.size()));
       }
     }
     return absl::OkStatus();
   }
 
-  // All ranks were saved at the same step, and are all there.
+  absl::Status CheckModelRanks(size_t found) const {
+    const DeepSpeedShard& first = states_[0][0];
+    return CheckCount(first, "mp_world_size", first.mp_world_size, found);
+  }
+
+  absl::Status CheckDataRanks(size_t found) const {
+    const DeepSpeedShard& first = states_[0][0];
+    // MiCS cuts the tensors over a part of the ranks, of which there are many:
+    // partition_count tells.
+    if (first.dp_world_size.value_or(1) % found == 0) return absl::OkStatus();
+    return CheckCount(first, "dp_world_size", first.dp_world_size, found);
+  }
+
+  // All ranks were saved at the same step of the same run.
   absl::Status CheckSteps() const {
     if (states_.empty()) return absl::OkStatus();
     const DeepSpeedShard& first = states_[0][0];
@@ -121,15 +139,7 @@ class Opener {
             same("mp_world_size", first.mp_world_size, s.mp_world_size));
       }
     }
-    DS_RETURN_IF_ERROR(CheckCount(first, "mp_world_size", first.mp_world_size,
-                                  states_.size()));
-    if (has_weights_ || files_.zero_states.empty()) return absl::OkStatus();
-    // MiCS cuts the tensors over a part of the ranks, of which there are many.
-    if (first.dp_world_size.value_or(1) % states_[0].size() == 0) {
-      return absl::OkStatus();
-    }
-    return CheckCount(first, "dp_world_size", first.dp_world_size,
-                      states_[0].size());
+    return absl::OkStatus();
   }
 
   absl::Status CheckCount(const DeepSpeedShard& s, absl::string_view key,

@@ -246,7 +246,7 @@ TEST_F(Zero, RefusesRanksThatDoNotFit) {
   DS_EXPECT_ERROR(Open(), kInvalidArgument, "groups of parameters: 1");
   WriteOptim(1, "fp32_flat_groups", {{1, 2, 3}, {4}}, 4);
   DS_EXPECT_ERROR(Open(), kInvalidArgument,
-                  "partition_count: is 4, but 3 ranks' files are there");
+                  "partition_count: is 4, but the files of 3 ranks are there");
   WriteOptim(1, "single_partition_of_fp32_groups", {{1, 2, 3}, {4}}, 3);
   DS_EXPECT_ERROR(Open(), kInvalidArgument, "is of ZeRO 2");
   unlink(folder_.Path("zero_pp_rank_1_mp_rank_00_optim_states.pt").c_str());

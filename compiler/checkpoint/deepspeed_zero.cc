@@ -107,8 +107,9 @@ class Joiner {
       }
       if (o.partitions != 0 && o.partitions != ranks()) {
         return absl::InvalidArgumentError(absl::StrCat(
-            o.path, ": partition_count: is ", o.partitions, ", but ", ranks(),
-            " ranks' files are there; give those of all ranks and no others"));
+            o.path, ": partition_count: is ", o.partitions,
+            ", but the files of ", ranks(), ranks() == 1 ? " rank" : " ranks",
+            " are there; give those of all ranks and no others"));
       }
     }
     for (const DeepSpeedShard& s : states_) {
