@@ -18,6 +18,7 @@
 #include "compiler/checkpoint/shard_index.h"
 #include "compiler/checkpoint/strided_rows.h"
 #include "compiler/checkpoint/torch_container.h"
+#include "compiler/checkpoint/universal.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "schema/base/check.h"
 #include "schema/base/file.h"
@@ -198,6 +199,10 @@ absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options) {
   const bool is_folder = DirectoryExists(path);
+  if (const std::string step = is_folder ? FindUniversal(path) : "";
+      !step.empty()) {
+    return OpenUniversal(step, {path, step, Dirname(step)}, options, {});
+  }
   if (is_folder && LooksLikeDeepSpeed(path)) {
     return OpenDeepSpeedFolder(path, options);
   }

@@ -11,9 +11,11 @@
 #include "compiler/checkpoint/deepspeed_zero.h"
 #include "compiler/checkpoint/loaded_checkpoint.h"
 #include "compiler/checkpoint/megatron.h"
+#include "compiler/checkpoint/pipeline_layers.h"
 #include "compiler/checkpoint/side_files.h"
 #include "compiler/checkpoint/stored_elements.h"
 #include "compiler/checkpoint/torch_weights.h"
+#include "compiler/checkpoint/universal.h"
 #include "compiler/checkpoint/untrusted_text.h"
 #include "runtime/text/tokenizer_files.h"
 #include "schema/base/file.h"
@@ -358,6 +360,14 @@ std::string FindSideFolder(const std::vector<std::string>& folders) {
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDeepSpeed(
     const DeepSpeedFiles& files, const std::vector<std::string>& folders,
     const OpenOptions& options, std::vector<std::string> notes) {
+  if (files.where == files.folder &&
+      FindUniversal(files.folder) == files.folder) {
+    return OpenUniversal(files.folder, folders, options, std::move(notes));
+  }
+  if (!files.layers.empty() && files.experts.empty()) {
+    return OpenPipelineLayers(files, FindSideFolder(folders), options,
+                              std::move(notes));
+  }
   return Opener(files, folders, options, std::move(notes)).Open();
 }
 
