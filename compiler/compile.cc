@@ -293,18 +293,29 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
       contents.decisions.push_back(line);
     }
   }
-  DS_ASSIGN_OR_RETURN(contents.source,
+  DS_ASSIGN_OR_RETURN(WrittenOrigin origin,
                       WriteOrigin({.graphs = &graphs,
                                    .checkpoint = checkpoint.get(),
                                    .model = &model,
                                    .ceilings = ceilings,
                                    .options = contents.options,
                                    .policy = contents.policy,
-                                   .decisions = contents.decisions}));
+                                   .decisions = contents.decisions,
+                                   .head_by_flag =
+                                       o.assume_tied || o.trust_lm_head}));
+  contents.source = std::move(origin.source);
   if (!checkpoint->tokenizer_json_path().empty()) {
-    DS_ASSIGN_OR_RETURN(MappedFile tokenizer_file,
+    KeptFile kept;
+    DS_ASSIGN_OR_RETURN(kept.file,
                         MappedFile::Open(checkpoint->tokenizer_json_path()));
-    contents.source_files.push_back(std::move(tokenizer_file));
+    kept.name = absl::StrCat(kSourceFilePrefix, Basename(kept.file.path()));
+    contents.source_files.push_back(std::move(kept));
+  }
+  if (!origin.exact.empty()) {
+    KeptFile kept;
+    kept.name = std::string(kExactTensorsFile);
+    kept.text = std::move(origin.exact);
+    contents.source_files.push_back(std::move(kept));
   }
 
   std::vector<const Graph*> ranks;

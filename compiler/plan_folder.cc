@@ -13,10 +13,12 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 
@@ -35,12 +37,13 @@ constexpr absl::string_view kAside = ".old";
 
 std::string ErrnoText(int error) { return std::strerror(error); }
 
-// A flat folder and its files.
-void RemoveFolder(const std::string& path) {
+// A folder of ours, its files and its folders of files.
+void RemoveFolder(const std::string& path, int depth = 1) {
   if (absl::StatusOr<std::vector<std::string>> names = ListDirectory(path);
       names.ok()) {
     for (const std::string& name : *names) {
-      unlink(JoinPath(path, name).c_str());
+      const std::string at = JoinPath(path, name);
+      if (unlink(at.c_str()) != 0 && depth > 0) RemoveFolder(at, depth - 1);
     }
   }
   rmdir(path.c_str());
@@ -240,7 +243,8 @@ absl::StatusOr<FolderFile*> PlanFolder::Add(const std::string& name,
   file->folder_ = parent_;
   file->fd_ = open(parent_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   if (file->fd_ < 0) {  // a file system without nameless files
-    const std::string path = absl::StrCat(temporary_, ".", name);
+    const std::string path = absl::StrCat(
+        temporary_, ".", absl::StrReplaceAll(name, {{"/", "-"}}));
     file->fd_ =
         open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file->fd_ < 0) {
@@ -284,8 +288,14 @@ absl::Status PlanFolder::Commit() {
   made_temporary_ = true;
   lock_ = open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ >= 0) flock(lock_, LOCK_EX | LOCK_NB);
+  std::set<std::string> folders = {temporary_};
   for (const auto& f : files_) {
     const std::string to = JoinPath(temporary_, f->name_);
+    if (folders.insert(Dirname(to)).second &&
+        mkdir(Dirname(to).c_str(), 0777) != 0) {
+      return absl::InternalError(
+          absl::StrCat(Dirname(to), ": ", ErrnoText(errno)));
+    }
     int result;
     if (f->path_.empty()) {
       result = linkat(AT_FDCWD, absl::StrCat("/proc/self/fd/", f->fd_).c_str(),
@@ -298,7 +308,9 @@ absl::Status PlanFolder::Commit() {
       return absl::InternalError(absl::StrCat(to, ": ", ErrnoText(errno)));
     }
   }
-  DS_RETURN_IF_ERROR(SyncFolder(temporary_));
+  for (const std::string& folder : folders) {
+    DS_RETURN_IF_ERROR(SyncFolder(folder));
+  }
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     if (error != ENOTEMPTY && error != EEXIST && error != ENOTDIR) {

@@ -50,7 +50,8 @@ class PlanFolder {
   // Removes everything written when Commit was not called or failed.
   ~PlanFolder();
 
-  // A new file of that name; `bytes` are reserved on disk at once, so that a
+  // A new file of that name, which may name a folder of the folder before a
+  // slash; `bytes` are reserved on disk at once, so that a
   // full disk shows now. Owned by the folder.
   absl::StatusOr<FolderFile*> Add(const std::string& name, uint64_t bytes);
   // Syncs every file, links them, renames, syncs the parent.

@@ -1,10 +1,13 @@
 #include "compiler/plan_origin.h"
 
 #include <algorithm>
-#include <set>
+#include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "compiler/checkpoint/safetensors_writer.h"
+#include "compiler/convert_elements.h"
 #include "ir/printer.h"
 #include "schema/base/checked_math.h"
 #include "schema/base/limits.h"
@@ -17,8 +20,8 @@ using Json = json::Value;
 
 // 1 had no tensors and no passes.
 constexpr int64_t kFormat = 2;
-// A tensor that no weight holds is written in whole up to so many elements.
-constexpr int64_t kFactorElements = 1 << 16;
+// Rows of a tensor that no weight holds are written up to so many elements.
+constexpr int64_t kRestElements = 1 << 16;
 
 Json Strings(const std::vector<std::string>& list) {
   Json v = Json::Array();
@@ -26,9 +29,43 @@ Json Strings(const std::vector<std::string>& list) {
   return v;
 }
 
-// [name, dtype, [shape]], with "turned" or the values behind.
-absl::StatusOr<Json> TensorValue(const Checkpoint& checkpoint,
-                                 const TensorInfo& t, bool in_weights) {
+absl::Status ReadValues(const Checkpoint& checkpoint, const TensorInfo& t,
+                        Range rows, Json* out) {
+  std::vector<float> values(rows.size() * t.row_elements());
+  DS_RETURN_IF_ERROR(
+      checkpoint.ReadRows(t, rows.begin, rows.end, absl::MakeSpan(values)));
+  Json& list = out->Set("values", Json::Array());
+  for (const float v : values) list.Add(static_cast<double>(v));
+  return absl::OkStatus();
+}
+
+// Rows that no piece takes, of a tensor that pieces take by whole rows.
+std::vector<Range> RowsLeft(const TensorInfo& t,
+                            const std::vector<const SourcePiece*>& pieces) {
+  std::vector<Range> taken;
+  for (const SourcePiece* p : pieces) {
+    if (p->transposed || p->block > 0 || p->cols.begin != 0 ||
+        p->cols.end != t.row_elements()) {
+      return {};
+    }
+    taken.push_back(p->rows);
+  }
+  std::sort(taken.begin(), taken.end(),
+            [](Range a, Range b) { return a.begin < b.begin; });
+  std::vector<Range> left;
+  int64_t at = 0;
+  for (const Range& r : taken) {
+    if (r.begin > at) left.push_back({at, r.begin});
+    at = std::max(at, r.end);
+  }
+  if (at < t.rows()) left.push_back({at, t.rows()});
+  return left;
+}
+
+// `pieces` are those that weights take of it.
+absl::StatusOr<Json> TensorValue(
+    const Checkpoint& checkpoint, const TensorInfo& t,
+    const std::vector<const SourcePiece*>& pieces) {
   Json row = Json::Object();
   row.Set("name", t.name);
   row.Set("dtype", DTypeName(t.dtype));
@@ -38,30 +75,87 @@ absl::StatusOr<Json> TensorValue(const Checkpoint& checkpoint,
   Json& dims = row.Set("shape", Json::Array());
   for (const int64_t d : shape) dims.Add(d);
   if (turned) row.Set("turned", true);
-  if (in_weights || t.num_elements() > kFactorElements) return row;
-  std::vector<float> values(t.num_elements());
-  DS_RETURN_IF_ERROR(
-      checkpoint.ReadRows(t, 0, t.rows(), absl::MakeSpan(values)));
-  Json& list = row.Set("values", Json::Array());
-  for (const float v : values) list.Add(static_cast<double>(v));
+  if (pieces.empty()) return row;
+  const std::vector<Range> left = RowsLeft(t, pieces);
+  int64_t elements = 0;
+  for (const Range& r : left) elements += r.size() * t.row_elements();
+  if (left.empty() || elements > kRestElements) return row;
+  Json& rest = row.Set("rest", Json::Array());
+  for (const Range& r : left) {
+    Json& rows = rest.Add(Json::Object());
+    rows.Set("begin", r.begin);
+    rows.Set("end", r.end);
+    DS_RETURN_IF_ERROR(ReadValues(checkpoint, t, r, &rows));
+  }
   return row;
 }
 
-absl::StatusOr<Json> TensorsOf(const OriginFacts& facts) {
-  std::set<std::string, std::less<>> in_weights;
-  for (const auto& w : facts.graphs->unsliced.weights()) {
-    for (const SourcePiece& p : w->source.pieces) in_weights.insert(p.tensor);
-  }
+using PiecesOf =
+    std::map<std::string, std::vector<const SourcePiece*>, std::less<>>;
+
+absl::StatusOr<Json> TensorsOf(const OriginFacts& facts,
+                               const PiecesOf& pieces) {
   Json out = Json::Array();
   for (const TensorUse& use : facts.model->coverage.tensors) {
-    const bool held = in_weights.contains(use.tensor);
-    if (!held && use.kind != TensorUse::Kind::kUsed) continue;
+    const auto held = pieces.find(use.tensor);
+    if (held == pieces.end() && use.kind != TensorUse::Kind::kUsed) continue;
     const TensorInfo* t = facts.checkpoint->Find(use.tensor);
     if (t == nullptr) continue;
-    DS_ASSIGN_OR_RETURN(Json row, TensorValue(*facts.checkpoint, *t, held));
+    DS_ASSIGN_OR_RETURN(
+        Json row,
+        TensorValue(*facts.checkpoint, *t,
+                    held == pieces.end() ? std::vector<const SourcePiece*>()
+                                         : held->second));
     out.Add(std::move(row));
   }
   return out;
+}
+
+// Whether the sum that a plan stores gives each number back.
+bool Recovers(const std::vector<float>& values, float plus) {
+  return std::all_of(values.begin(), values.end(), [&](float v) {
+    const float sum = v + plus;
+    return sum - plus == v && std::signbit(sum - plus) == std::signbit(v);
+  });
+}
+
+// The tensors of kExactTensorsFile, in the order of their names.
+absl::StatusOr<std::string> ExactTensors(const OriginFacts& facts,
+                                         const PiecesOf& pieces) {
+  std::map<std::string, float, std::less<>> offsets;
+  for (const auto& w : facts.graphs->unsliced.weights()) {
+    if (w->source.plus == 0) continue;
+    for (const SourcePiece& p : w->source.pieces) {
+      offsets[p.tensor] = static_cast<float>(w->source.plus);
+    }
+  }
+  std::vector<WrittenTensor> tensors;
+  std::string data;
+  for (const TensorUse& use : facts.model->coverage.tensors) {
+    const auto offset = offsets.find(use.tensor);
+    const bool factor =
+        use.kind == TensorUse::Kind::kUsed && !pieces.contains(use.tensor);
+    const TensorInfo* t = facts.checkpoint->Find(use.tensor);
+    if (t == nullptr || (!factor && offset == offsets.end())) continue;
+    // Made-up numbers are made up again.
+    if (t->synthetic.has_value() && !factor) continue;
+    std::vector<float> values(t->num_elements());
+    DS_RETURN_IF_ERROR(
+        facts.checkpoint->ReadRows(*t, 0, t->rows(), absl::MakeSpan(values)));
+    if (!factor && Recovers(values, offset->second)) continue;
+    WrittenTensor out;
+    out.name = t->name;
+    out.dtype = DTypeSize(t->dtype) == 2 ? t->dtype : DType::kF32;
+    out.shape = t->shape;
+    const size_t begin = data.size();
+    data.resize(begin + out.bytes());
+    ConvertElements(DType::kF32,
+                    reinterpret_cast<const uint8_t*>(values.data()),
+                    static_cast<int64_t>(values.size()), out.dtype,
+                    reinterpret_cast<uint8_t*>(&data[begin]));
+    tensors.push_back(std::move(out));
+  }
+  return tensors.empty() ? std::string() : SafetensorsHead(tensors) + data;
 }
 
 absl::Status Wrong(absl::string_view member, absl::string_view wanted) {
@@ -89,6 +183,21 @@ absl::Status ReadSize(const Json& v, absl::string_view name, bool required,
     return Wrong(name, "a size");
   }
   *out = m->as_int();
+  return absl::OkStatus();
+}
+
+// The numbers in "values", `count` of them.
+absl::Status ReadNumbers(const Json& row, int64_t count,
+                         std::vector<float>* out) {
+  const Json* values = row.Find("values");
+  if (values == nullptr ||
+      static_cast<int64_t>(values->items().size()) != count) {
+    return Wrong("tensors: values", "a number for each element");
+  }
+  for (const Json& v : values->items()) {
+    if (!v.is_number()) return Wrong("tensors: values", "numbers");
+    out->push_back(static_cast<float>(v.as_double()));
+  }
   return absl::OkStatus();
 }
 
@@ -122,13 +231,17 @@ absl::StatusOr<OriginTensor> ReadTensor(const Json& row) {
       return Wrong("tensors: turned", "of a matrix");
     }
   }
-  if (const Json* values = row.Find("values")) {
-    if (static_cast<int64_t>(values->items().size()) != count) {
-      return Wrong("tensors: values", "a number for each element");
-    }
-    for (const Json& v : values->items()) {
-      if (!v.is_number()) return Wrong("tensors: values", "numbers");
-      t.values.push_back(static_cast<float>(v.as_double()));
+  if (const Json* rest = row.Find("rest")) {
+    for (const Json& item : rest->items()) {
+      OriginRows rows;
+      DS_RETURN_IF_ERROR(ReadSize(item, "begin", true, &rows.rows.begin));
+      DS_RETURN_IF_ERROR(ReadSize(item, "end", true, &rows.rows.end));
+      if (rows.rows.size() <= 0 || rows.rows.end > t.rows()) {
+        return Wrong("tensors: rest", "rows of the tensor");
+      }
+      DS_RETURN_IF_ERROR(ReadNumbers(
+          item, rows.rows.size() * (count / t.rows()), &rows.values));
+      t.rest.push_back(std::move(rows));
     }
   }
   return t;
@@ -163,7 +276,13 @@ int64_t OriginTensor::num_elements() const {
   return n;
 }
 
-absl::StatusOr<std::string> WriteOrigin(const OriginFacts& facts) {
+absl::StatusOr<WrittenOrigin> WriteOrigin(const OriginFacts& facts) {
+  PiecesOf pieces;
+  for (const auto& w : facts.graphs->unsliced.weights()) {
+    for (const SourcePiece& p : w->source.pieces) {
+      pieces[p.tensor].push_back(&p);
+    }
+  }
   Json v = Json::Object();
   v.Set("format", kFormat);
   v.Set("options", facts.options);
@@ -189,10 +308,14 @@ absl::StatusOr<std::string> WriteOrigin(const OriginFacts& facts) {
   sizes.Set("image_tokens", facts.ceilings.image_tokens);
   v.Set("passes", Strings(facts.graphs->shared_passes));
   if (facts.graphs->ranks_edited) v.Set("ranks_edited", true);
-  DS_ASSIGN_OR_RETURN(Json tensors, TensorsOf(facts));
+  if (facts.head_by_flag) v.Set("tied_head", facts.model->tied_head);
+  DS_ASSIGN_OR_RETURN(Json tensors, TensorsOf(facts, pieces));
   v.Set("tensors", std::move(tensors));
   v.Set("ir", PrintGraph(facts.graphs->unsliced));
-  return json::Write(v);
+  WrittenOrigin out;
+  out.source = json::Write(v);
+  DS_ASSIGN_OR_RETURN(out.exact, ExactTensors(facts, pieces));
+  return out;
 }
 
 absl::StatusOr<PlanOrigin> ReadOrigin(absl::string_view text) {
@@ -240,6 +363,8 @@ absl::StatusOr<PlanOrigin> ReadOrigin(absl::string_view text) {
   const Json* edited = out.root.Find("ranks_edited");
   out.ranks_edited =
       edited != nullptr && edited->is_bool() && edited->as_bool();
+  const Json* tied = out.root.Find("tied_head");
+  if (tied != nullptr && tied->is_bool()) out.tied_head = tied->as_bool();
   DS_ASSIGN_OR_RETURN(const Json* tensors,
                       Member(out.root, "tensors", json::Kind::kArray));
   for (const Json& row : tensors->items()) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "compiler/checkpoint/checkpoint.h"
 #include "compiler/model.h"
 #include "compiler/pipeline.h"
@@ -24,6 +25,16 @@ namespace deepslice {
 // Files of the source that a plan keeps as they are lie beside its own under
 // this prefix: "source.tokenizer.json".
 inline constexpr absl::string_view kSourceFilePrefix = "source.";
+// Tensors whose numbers the weights don't give back: what became attributes of
+// the model (factors), and norms whose offset rounds them. Absent: none.
+inline constexpr absl::string_view kExactTensorsFile =
+    "source.exact.safetensors";
+
+// Rows of a tensor that no weight holds.
+struct OriginRows {
+  Range rows;
+  std::vector<float> values;
+};
 
 // A tensor of the checkpoint that the plan was made from.
 struct OriginTensor {
@@ -32,8 +43,7 @@ struct OriginTensor {
   std::vector<int64_t> shape;  // as published
   // Recipes count its rows and columns of the transposed tensor.
   bool turned = false;
-  // Not empty: all its elements, as no weight holds it (a factor).
-  std::vector<float> values;
+  std::vector<OriginRows> rest;  // where weights hold all but a few rows
 
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   int64_t num_elements() const;
@@ -51,6 +61,8 @@ struct PlanOrigin {
   std::vector<std::string> passes;    // that changed that graph
   bool ranks_edited = false;          // --start-from gave graphs of ranks
   std::vector<OriginTensor> tensors;  // that weights or attributes were read of
+  // Whether the head is the embedding, where flags said so against the config.
+  absl::optional<bool> tied_head;
 };
 
 // What Compile knows of it; `options` are the effective ones.
@@ -61,10 +73,14 @@ struct OriginFacts {
   StepCeilings ceilings;
   json::Value options, policy;
   std::vector<std::string> decisions;
+  bool head_by_flag = false;  // --assume-tied or --trust-lm-head
 };
 
-// The text that a plan holds.
-absl::StatusOr<std::string> WriteOrigin(const OriginFacts& facts);
+struct WrittenOrigin {
+  std::string source;  // the text that a plan holds
+  std::string exact;   // kExactTensorsFile; empty: none
+};
+absl::StatusOr<WrittenOrigin> WriteOrigin(const OriginFacts& facts);
 
 // The inverse, of untrusted text. FailedPrecondition for an older plan's, that
 // says too little; DataLoss with the member that is wrong.

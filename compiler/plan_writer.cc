@@ -6,8 +6,6 @@
 #include <functional>
 #include <memory>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "compiler/emit_weight.h"
@@ -16,7 +14,6 @@
 #include "compiler/measured_rows.h"
 #include "compiler/plan_buffer.h"
 #include "compiler/plan_folder.h"
-#include "compiler/plan_origin.h"
 #include "compiler/source_hashes.h"
 #include "compiler/weights_file.h"
 #include "schema/base/digest.h"
@@ -329,12 +326,8 @@ absl::StatusOr<WrittenPlan> WritePlan(const WeightSupply& supply,
       AddSmallFile(*folder, "report.json",
                    json::Write(ReportJson(work, contents), 1) + "\n", &files));
 
-  for (const MappedFile& file : contents.source_files) {
-    std::string name(Basename(file.path()));
-    if (!absl::StartsWith(name, kSourceFilePrefix)) {
-      name = absl::StrCat(kSourceFilePrefix, name);
-    }
-    DS_RETURN_IF_ERROR(AddSmallFile(*folder, name, file.bytes(), &files));
+  for (const KeptFile& file : contents.source_files) {
+    DS_RETURN_IF_ERROR(AddSmallFile(*folder, file.name, file.bytes(), &files));
   }
 
   json::Value manifest = json::Value::Object();

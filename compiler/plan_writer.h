@@ -50,6 +50,16 @@ struct ChatSettings {
 
 struct GpuPlans;  // compiler/gpu/gpu_plan.h
 
+// A file that is written as it is.
+struct KeptFile {
+  std::string name;
+  std::string text;
+  MappedFile file;  // in place of the text, when it is open
+  absl::string_view bytes() const {
+    return file.path().empty() ? absl::string_view(text) : file.bytes();
+  }
+};
+
 // What a plan says besides its graphs.
 struct PlanContents {
   std::string family;
@@ -68,9 +78,7 @@ struct PlanContents {
   ChatSettings chat;
   GenerationSettings generation;
   std::string source;    // opaque to the runtime; see plan_origin.h
-  // Kept beside the plan's own files under their names, with a prefix
-  // (plan_origin.h) that those of another plan have already.
-  std::vector<MappedFile> source_files;
+  std::vector<KeptFile> source_files;  // kSourceFilePrefix of plan_origin.h
   std::vector<GoldenSequence> golden;
   std::vector<RenderedConversation> rendered;
   std::vector<std::string> passes;  // that changed the graph, for provenance

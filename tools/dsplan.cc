@@ -334,7 +334,7 @@ int Main(int argc, char** argv) {
                                          kPlanFormatVersion, ", writes ",
                                          kPlanFormatVersion));
   for (CLI::App* a :
-       {&app, inspect, explain, verify, diff, make.reshard}) {
+       {&app, inspect, explain, verify, diff, make.reshard, make.exporter}) {
     a->set_version_flag("--version", version);
     a->footer(
         "Flags are also read from the environment, --tokens from "
@@ -346,7 +346,9 @@ int Main(int argc, char** argv) {
       code >= 0) {
     return code;
   }
-  if (make.reshard->parsed()) return RunMakeVerb(make);
+  if (make.reshard->parsed() || make.exporter->parsed()) {
+    return RunMakeVerb(make);
+  }
   if (diff->parsed()) {
     const absl::StatusOr<int> code = Diff(o);
     if (code.ok()) return *code;

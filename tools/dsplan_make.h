@@ -1,16 +1,18 @@
-// The verbs of dsplan that make something of a plan: reshard.
+// The verbs of dsplan that make something of a plan: reshard, export.
 #ifndef DEEPSLICE_TOOLS_DSPLAN_MAKE_H_
 #define DEEPSLICE_TOOLS_DSPLAN_MAKE_H_
 
 #include "tools/cli_parse.h"
 #include "tools/cli_values.h"
+#include "tools/plan_export.h"
 #include "tools/plan_reshard.h"
 
 namespace deepslice {
 
 struct MakeVerbs {
-  CLI::App* reshard = nullptr;
+  CLI::App *reshard = nullptr, *exporter = nullptr;
   ReshardOptions reshard_options;
+  ExportOptions export_options;
   Verbosity verbosity;
 };
 

@@ -131,12 +131,13 @@ absl::Status ReadOriginOf(const std::string& verb, KnownPlan* known) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<MappedFile>> KnownPlan::SourceFiles() const {
-  std::vector<MappedFile> out;
+absl::StatusOr<std::vector<KeptFile>> KnownPlan::SourceFiles() const {
+  std::vector<KeptFile> out;
   for (const ManifestFile& f : manifest.files) {
     if (!absl::StartsWith(f.name, kSourceFilePrefix)) continue;
-    DS_ASSIGN_OR_RETURN(MappedFile file,
-                        MappedFile::Open(JoinPath(folder, f.name)));
+    KeptFile file;
+    file.name = f.name;
+    DS_ASSIGN_OR_RETURN(file.file, MappedFile::Open(JoinPath(folder, f.name)));
     out.push_back(std::move(file));
   }
   return out;
@@ -212,6 +213,12 @@ absl::StatusOr<std::unique_ptr<KnownPlan>> LoadKnownPlan(
     known->ranks.push_back(std::move(plan));
   }
   DS_RETURN_IF_ERROR(ReadOriginOf(verb, known.get()));
+  if (known->manifest.Find(kExactTensorsFile) != nullptr) {
+    const std::string path = JoinPath(folder, kExactTensorsFile);
+    DS_ASSIGN_OR_RETURN(known->exact_file, MappedFile::Open(path));
+    DS_ASSIGN_OR_RETURN(known->exact,
+                        ReadSafetensorsHeader(known->exact_file.bytes(), path));
+  }
   absl::StatusOr<CompiledGraphs> graphs = RunRankPasses(
       known->unsliced.Clone(), known->origin.tp, known->origin.passes);
   if (!graphs.ok()) return Annotate(graphs.status(), folder);

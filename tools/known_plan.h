@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/checkpoint/safetensors.h"
 #include "compiler/plan_origin.h"
 #include "compiler/plan_writer.h"
 #include "ir/graph.h"
 #include "runtime/manifest.h"
 #include "runtime/plan.h"
+#include "schema/base/file.h"
 #include "tools/plan_supply.h"
 
 namespace deepslice {
@@ -26,9 +28,12 @@ struct KnownPlan {
   Graph unsliced;             // of the origin
   std::vector<Graph> graphs;  // of the ranks, cut as the plan is
   std::unique_ptr<PlanSupply> supply;
+  // kExactTensorsFile; empty: there is none.
+  MappedFile exact_file;
+  SafetensorsHeader exact;
 
   // Files of the source that the plan keeps, in the manifest's order.
-  absl::StatusOr<std::vector<MappedFile>> SourceFiles() const;
+  absl::StatusOr<std::vector<KeptFile>> SourceFiles() const;
   // Everything that a plan says beside its graphs, but for what depends on how
   // it is cut: kernels, passes, source and options.
   PlanContents Contents() const;
