@@ -13,6 +13,8 @@ namespace deepslice {
 namespace {
 
 constexpr int64_t kBatchElements = 64 << 10;
+// Rows at once at least: of a turned matrix these lie in one line of the cache.
+constexpr int64_t kBatchRows = 32;
 constexpr int64_t kConverted = 8 << 10;  // elements at once, on the stack
 
 std::optional<DType> PlainType(Encoding e) {
@@ -96,7 +98,7 @@ absl::Status EmitI8Row(const Checkpoint& checkpoint, const Weight& w,
   const int64_t first_col =
       w.source.pieces.empty() ? 0 : w.source.pieces[0].cols.begin;
   const int64_t batch =
-      std::max<int64_t>(1, kBatchElements / std::max<int64_t>(full, 1));
+      std::max(kBatchRows, kBatchElements / std::max<int64_t>(full, 1));
   std::vector<float> values(std::min(batch, rows) * full);
   std::vector<int8_t> out(std::min(batch, rows) * cols);
   std::vector<int8_t> whole(full);  // a row

@@ -14,10 +14,71 @@ namespace {
 constexpr int64_t kGatherBytes = 1 << 20;
 constexpr int64_t kLine = 64;
 
-// rows x columns elements of kSize bytes from where they lie apart.
-template <int kSize>
+// kLanes vectors of as many elements, turned: each round puts vectors i and i +
+// kLanes / 2 together like the halves of a pack of cards.
+template <typename T>
+void TurnLanes(const uint8_t* from, int64_t step, uint8_t* to, int64_t pitch) {
+  typedef T Vector __attribute__((vector_size(16)));
+  constexpr int kLanes = 16 / sizeof(T);
+  Vector v[kLanes];
+  for (int i = 0; i < kLanes; ++i) std::memcpy(&v[i], from + i * step, 16);
+  for (int round = 1; round < kLanes; round *= 2) {
+    Vector w[kLanes];
+    for (int i = 0; i < kLanes / 2; ++i) {
+      const Vector a = v[i], b = v[i + kLanes / 2];
+      if constexpr (kLanes == 8) {
+        w[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+        w[2 * i + 1] =
+            __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+      } else if constexpr (kLanes == 4) {
+        w[2 * i] = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+        w[2 * i + 1] = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      } else {
+        w[2 * i] = __builtin_shufflevector(a, b, 0, 2);
+        w[2 * i + 1] = __builtin_shufflevector(a, b, 1, 3);
+      }
+    }
+    std::memcpy(v, w, sizeof(v));
+  }
+  for (int i = 0; i < kLanes; ++i) std::memcpy(to + i * pitch, &v[i], 16);
+}
+
+// Turns height x width elements, at most a square of a cache line's width:
+// column by column in `from`, where a column's lie side by side, row by row in
+// `to`. Through a square in between: strides of a power of two would push each
+// other out of the cache.
+template <typename T>
+void TurnSquare(const uint8_t* from, int64_t column_stride, int64_t height,
+                int64_t width, uint8_t* to, int64_t pitch) {
+  constexpr int64_t kTile = kLine / sizeof(T), kLanes = 16 / sizeof(T);
+  T square[kTile][kTile];
+  if (height == kTile && width == kTile) {
+    for (int64_t c = 0; c < kTile; ++c) {
+      std::memcpy(square[c], from + c * column_stride, kLine);
+    }
+    for (int64_t r = 0; r < kTile; r += kLanes) {
+      for (int64_t c = 0; c < kTile; c += kLanes) {
+        TurnLanes<T>(reinterpret_cast<const uint8_t*>(&square[c][r]), kLine,
+                     to + r * pitch + c * sizeof(T), pitch);
+      }
+    }
+    return;
+  }
+  for (int64_t c = 0; c < width; ++c) {
+    std::memcpy(square[c], from + c * column_stride, height * sizeof(T));
+  }
+  for (int64_t r = 0; r < height; ++r) {
+    T row[kTile];
+    for (int64_t c = 0; c < width; ++c) row[c] = square[c][r];
+    std::memcpy(to + r * pitch, row, width * sizeof(T));
+  }
+}
+
+// rows x columns elements from where they lie apart.
+template <typename T>
 void Copy(const uint8_t* from, int64_t row_stride, int64_t column_stride,
           int64_t rows, int64_t columns, uint8_t* to, int64_t pitch) {
+  constexpr int64_t kSize = sizeof(T);
   constexpr int64_t kTile = kLine / kSize;
   if (row_stride != kSize || rows < kTile / 4) {
     for (int64_t r = 0; r < rows; ++r) {
@@ -28,24 +89,12 @@ void Copy(const uint8_t* from, int64_t row_stride, int64_t column_stride,
     }
     return;
   }
-  // Columns lie side by side. By squares of a cache line's width that are
-  // turned in between: strides of a power of two would push each other out of
-  // the cache.
-  uint8_t tile[kTile * kLine];
   for (int64_t c = 0; c < columns; c += kTile) {
     const int64_t width = std::min(kTile, columns - c);
     for (int64_t r = 0; r < rows; r += kTile) {
       const int64_t height = std::min(kTile, rows - r);
-      for (int64_t j = 0; j < width; ++j) {
-        std::memcpy(tile + j * kLine,
-                    from + r * kSize + (c + j) * column_stride, height * kSize);
-      }
-      for (int64_t i = 0; i < height; ++i) {
-        uint8_t* out = to + (r + i) * pitch + c * kSize;
-        for (int64_t j = 0; j < width; ++j) {
-          std::memcpy(out + j * kSize, tile + j * kLine + i * kSize, kSize);
-        }
-      }
+      TurnSquare<T>(from + r * kSize + c * column_stride, column_stride, height,
+                    width, to + r * pitch + c * kSize, pitch);
     }
   }
 }
@@ -61,12 +110,15 @@ void Copy(int64_t size, const uint8_t* from, int64_t row_stride,
   }
   switch (size) {
     case 2:
-      return Copy<2>(from, row_stride, column_stride, rows, columns, to, pitch);
+      return Copy<uint16_t>(from, row_stride, column_stride, rows, columns, to,
+                            pitch);
     case 4:
-      return Copy<4>(from, row_stride, column_stride, rows, columns, to, pitch);
+      return Copy<uint32_t>(from, row_stride, column_stride, rows, columns, to,
+                            pitch);
     default:
       DS_CHECK(size == 8);
-      return Copy<8>(from, row_stride, column_stride, rows, columns, to, pitch);
+      return Copy<uint64_t>(from, row_stride, column_stride, rows, columns, to,
+                            pitch);
   }
 }
 
@@ -217,8 +269,9 @@ absl::Status RawRuns::Gather(const std::vector<Part>& parts, int64_t begin,
                              RawRun run) const {
   const int64_t size = DTypeSize(dtype_);
   const int64_t pitch = (last - first) * size;
-  const int64_t at_once =
-      std::min(end - begin, std::max(kGatherBytes / pitch, kLine / size));
+  const int64_t line = kLine / size;  // elements
+  const int64_t at_once = std::min(
+      end - begin, std::max<int64_t>(1, kGatherBytes / pitch / line) * line);
   std::vector<uint8_t> buffer(at_once * pitch);
   for (int64_t row = begin; row < end; row += at_once) {
     const int64_t n = std::min(at_once, end - row);

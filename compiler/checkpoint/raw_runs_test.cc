@@ -218,6 +218,37 @@ TEST_F(RawRunsTest, GathersMoreRowsThanOneBuffer) {
   }
 }
 
+TEST_F(RawRunsTest, TurnsEveryWidthOfElements) {
+  for (const DType type : {DType::kF16, DType::kF32, DType::kF64}) {
+    const int64_t size = DTypeSize(type);
+    bytes_ = "x";
+    for (int64_t i = 0; i < kRows * kColumns; ++i) {
+      // Every byte of an element tells which it is.
+      const uint64_t bits = static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15u;
+      bytes_.append(reinterpret_cast<const char*>(&bits), size);
+    }
+    TensorInfo t = Matrix();
+    t.bytes = kRows * kColumns * size;
+    const auto c = Open(t);
+    t = *c->Find("t");
+    t.dtype = type;
+    const auto runs = RawRuns::Of(*c, t, true);
+    ASSERT_TRUE(runs.has_value());
+    std::string got, want;
+    DS_ASSERT_OK(runs->ForEach(
+        0, kColumns, 0, kRows, [&](const uint8_t* elements, int64_t n) {
+          got.append(reinterpret_cast<const char*>(elements), n * size);
+          return absl::OkStatus();
+        }));
+    for (int64_t col = 0; col < kColumns; ++col) {
+      for (int64_t row = 0; row < kRows; ++row) {
+        want += bytes_.substr(1 + (row * kColumns + col) * size, size);
+      }
+    }
+    EXPECT_TRUE(got == want) << DTypeName(type);
+  }
+}
+
 TEST_F(RawRunsTest, HasNothingOfWhatMustBeComputed) {
   const auto has = [&](const std::function<void(TensorInfo&)>& change) {
     TensorInfo t = Matrix();
