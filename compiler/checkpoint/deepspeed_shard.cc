@@ -187,6 +187,29 @@ std::string Keys(const Value& dict) {
   return keys.empty() ? "nothing" : ShortList(keys);
 }
 
+// param_alignment_paddings: a count for every parameter of every group.
+absl::Status ReadGaps(const Value& state, ZeroShard* out) {
+  constexpr absl::string_view kKey = "param_alignment_paddings";
+  const auto is_list = [](const Value& v) {
+    return v.kind() == Kind::kList || v.kind() == Kind::kTuple;
+  };
+  const Value* v = Get(state, kKey);
+  if (v == nullptr) return absl::OkStatus();
+  if (!is_list(*v)) return Wrong(kKey, *v, "a list for each group");
+  for (const Value* group : v->items()) {
+    if (!is_list(*group)) return Wrong(kKey, *group, "a list of counts");
+    out->gaps.emplace_back();
+    for (const Value* count : group->items()) {
+      if (!count->is_int() || count->as_int() < 0 ||
+          count->as_int() > limits::kTensorBytes) {
+        return Wrong(kKey, *count, "a count");
+      }
+      out->gaps.back().push_back(count->as_int());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FillZero(const TorchFile& torch, int file, ZeroShard* out) {
   const Value* root = torch.root().AsDict();
   if (root == nullptr) {
@@ -225,6 +248,7 @@ absl::Status FillZero(const TorchFile& torch, int file, ZeroShard* out) {
                        " is of another; the file is damaged"));
     }
   }
+  DS_RETURN_IF_ERROR(ReadGaps(*state, out));
   if (const Value* count = Get(*state, "partition_count"); count != nullptr) {
     // Of each group; those of experts have fewer.
     const bool list =

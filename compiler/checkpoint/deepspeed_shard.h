@@ -54,6 +54,9 @@ struct ZeroShard {
   int64_t partitions = 0;          // how many there are; 0: not told
   std::vector<TensorInfo> groups;  // flat, all in this file
   ParamShapes param_shapes;        // of versions of 2021; else empty
+  // Elements between a group's parameters, after each of them; of ZeRO 1 and 2
+  // with parameter_alignment alone, else empty.
+  std::vector<std::vector<int64_t>> gaps;
 };
 
 // `source` is the mapped file, `file` its index among the sources.

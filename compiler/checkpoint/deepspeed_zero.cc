@@ -267,13 +267,16 @@ class Joiner {
     }
     for (size_t g = 0; g < Shapes().size(); ++g) {
       DS_ASSIGN_OR_RETURN(const bool padded, CheckPartitions(g));
+      DS_ASSIGN_OR_RETURN(const std::vector<int64_t> gaps, GapsOf(g));
       FlatRun run;
       for (const ZeroShard& o : optims_) run.Add(o.groups[g]);
-      for (const NamedShape& named : Shapes()[g]) {
-        DS_ASSIGN_OR_RETURN(TensorInfo t, New(named));
+      for (size_t i = 0; i < Shapes()[g].size(); ++i) {
+        DS_ASSIGN_OR_RETURN(TensorInfo t, New(Shapes()[g][i]));
         t.dtype = run.dtype();
         if (run.left() < t.num_elements()) return TooShort(t, 0, run.size());
         if (!run.Take(t.num_elements(), 0, &t)) return Mixed(t);
+        if (run.left() < gaps[i]) return TooShort(t, 0, run.size());
+        run.Take(gaps[i], 0, nullptr);
         Keep(std::move(t));
       }
       // Padded up to a multiple, or not at all (elastic checkpoints).
@@ -287,6 +290,25 @@ class Joiner {
           optims_[0].path, g, ranks(), run.size(), used, align));
     }
     return absl::OkStatus();
+  }
+
+  // Elements to skip after each parameter of a group.
+  absl::StatusOr<std::vector<int64_t>> GapsOf(size_t group) const {
+    const auto& gaps = optims_[0].gaps;
+    for (const ZeroShard& o : optims_) {
+      if (o.gaps == gaps) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          o.path, ": param_alignment_paddings: differ from those in ",
+          optims_[0].path,
+          "; the ranks are of different runs, copy them again"));
+    }
+    const size_t count = Shapes()[group].size();
+    if (gaps.empty()) return std::vector<int64_t>(count, 0);
+    if (group < gaps.size() && gaps[group].size() == count) return gaps[group];
+    return absl::InvalidArgumentError(absl::StrCat(
+        optims_[0].path, ": param_alignment_paddings: group ", group, ": has ",
+        group < gaps.size() ? gaps[group].size() : 0, " counts, param_shapes ",
+        count, " tensors; the files are of different runs, copy them again"));
   }
 
   // Whether the ranks' partitions of a group are all of one size, as they are

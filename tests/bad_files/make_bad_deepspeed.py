@@ -313,6 +313,11 @@ edited("MD-09-no-optimizer", z3, lambda root: root.pop(
     "optimizer_state_dict"), "optim")
 edited("MD-09-stage", z3, lambda root: root["optimizer_state_dict"].update(
     zero_stage=1), "optim")
+for what, gaps in (("text", "x"), ("few", [[0]]), ("negative", [[-4] * 16]),
+                   ("long", [[9] * 16]), ("differ", [[0] * 16])):
+    edited(f"MD-09-gaps-{what}", published, lambda root, gaps=gaps: root[
+        "optimizer_state_dict"].update(param_alignment_paddings=gaps), "optim",
+        1 if what == "differ" else None, zero=2, dp=2, module=False)
 edited("MD-09-mixed-types", z3, lambda root: (
     setattr(groups_of(root)[0], "dtype", "bfloat16"),
     setattr(groups_of(root)[0], "data", groups_of(root)[0].data[::2])), "optim")

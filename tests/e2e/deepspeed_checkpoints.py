@@ -81,6 +81,7 @@ def check_published(t, cases):
                   'frozen': frozen, 'prefix': 'bf16_'}, JOINED),
                 ({'zero': 1, 'dp': 4, 'module': False, 'elastic': True},
                  JOINED),
+                ({'zero': 2, 'dp': 3, 'module': False, 'align': 7}, JOINED),
                 ({'zero': 3, 'dp': 1, 'shared': tied}, JOINED),
                 ({'zero': 3, 'dp': 3, 'groups': 3, 'frozen': frozen}, JOINED),
                 ({'zero': 2, 'dp': 2, 'module': False, 'shared': tied,

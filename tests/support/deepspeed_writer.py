@@ -121,11 +121,12 @@ def partition(tensors, dp, rank):
 
 def write(folder, ranks, zero=0, dp=1, module=True, nest=False, client=None,
           frozen=(), shared=None, groups=1, buffers=None, prefix='',
-          elastic=False, tag='global_step7', edit=None):
+          elastic=False, align=1, tag='global_step7', edit=None):
     """ranks: the Tensors of every model-parallel rank. zero: the stage.
     module: whether model_states of stages below 3 hold the weights. groups: of
     the optimizer. frozen: names of tensors that are not trained. shared: other
     names by name. prefix: of the optimizer's files. elastic: without padding.
+    align: parameters of ZeRO 1 and 2 begin at multiples of it.
     edit(kind, mp, dp, root) changes the dict of a file, kind 'model' or 'optim';
     if it gives False, the file is left out."""
     step = os.path.join(folder, tag)
@@ -172,7 +173,8 @@ def write(folder, ranks, zero=0, dp=1, module=True, nest=False, client=None,
             else:
                 flat, key = [], 'single_partition_of_fp32_groups'
                 for g in trained:
-                    whole = join(list(g.values()))
+                    whole = join([x.part(0, -(-x.count // align) * align)
+                                  for x in g.values()])
                     end = -(-whole.count // (2 * dp)) * 2 * dp
                     begin, size = rank * end // dp, end // dp
                     stop = begin + size
@@ -183,7 +185,9 @@ def write(folder, ranks, zero=0, dp=1, module=True, nest=False, client=None,
             root = {'optimizer_state_dict': {
                 'zero_stage': zero, 'loss_scaler': None,
                 'partition_count': dp if zero == 3 else [dp] * groups,
-                key: flat}, 'ds_config': {}, 'ds_version': '0.19.8'}
+                key: flat, **({'param_alignment_paddings': [
+                    [-x.count % align for x in g.values()]
+                    for g in trained]} if align > 1 else {})}, 'ds_config': {}, 'ds_version': '0.19.8'}
             put(f'{prefix}zero_pp_rank_{rank}_mp_rank_{mp:02}_optim_states.pt',
                 'optim', mp, rank, root)
     with open(os.path.join(folder, 'latest'), 'w') as f:
