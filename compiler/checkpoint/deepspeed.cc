@@ -289,9 +289,23 @@ class Opener {
       DS_ASSIGN_OR_RETURN(parts_.config, ReadConfigObject(JoinPath(
                                              side_folder_, "config.json")));
     }
+    DS_RETURN_IF_ERROR(JoinRanks());
+    StripWrapperPrefixes(states_[0][0].state.path, &parts_.tensors,
+                         &parts_.notes);
+    return MakeCheckpoint(std::move(parts_));
+  }
+
+  absl::Status JoinRanks() {
+    DeepSpeedShard& first = states_[0][0];
+    if (states_.size() > 1 && first.cuts.has_value()) {
+      std::vector<const MegatronShard*> ranks;
+      for (const auto& s : states_) ranks.push_back(&s[0].state);
+      DS_ASSIGN_OR_RETURN(parts_.tensors,
+                          MergeRanks(ranks, *first.cuts, parts_.sources));
+      return absl::OkStatus();
+    }
     for (size_t mp = 1; mp < states_.size(); ++mp) {
-      DS_RETURN_IF_ERROR(
-          CheckReplica(states_[0][0].state, states_[mp][0].state));
+      DS_RETURN_IF_ERROR(CheckReplica(first.state, states_[mp][0].state));
     }
     if (states_.size() > 1) {
       parts_.notes.push_back(absl::StrCat(
@@ -299,14 +313,12 @@ class Opener {
           " model-parallel ranks hold the same tensors; those of rank 0 are "
           "read"));
     }
-    parts_.tensors = std::move(states_[0][0].state.chunks[0]);
-    StripWrapperPrefixes(states_[0][0].state.path, &parts_.tensors,
-                         &parts_.notes);
-    return MakeCheckpoint(std::move(parts_));
+    parts_.tensors = std::move(first.state.chunks[0]);
+    return absl::OkStatus();
   }
 
-  // Ranks with Hugging Face's names are copies: how each tensor would be cut
-  // is written nowhere.
+  // Without universal_checkpoint_info ranks with Hugging Face's names are
+  // copies: how each tensor would be cut is written nowhere.
   absl::Status CheckReplica(const MegatronShard& first,
                             const MegatronShard& other) const {
     const auto refuse = [&](absl::string_view name, absl::string_view why) {

@@ -174,6 +174,9 @@ absl::Status Fill(const TorchFile& torch, const Value& root, int file,
   }
   DS_RETURN_IF_ERROR(ReadShared(root, out));
   out->experts = DescribeExperts(root);
+  if (const Value* v = Get(root, "universal_checkpoint_info"); v != nullptr) {
+    out->cuts = ReadRankCuts(*v);
+  }
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/optional.h"
 #include "compiler/checkpoint/checkpoint.h"
+#include "compiler/checkpoint/deepspeed_cut.h"
 #include "compiler/checkpoint/loaded_checkpoint.h"
 #include "compiler/checkpoint/megatron_shard.h"
 
@@ -41,6 +42,7 @@ struct DeepSpeedShard {
   // Another name of a tensor, and the name that the tensor has.
   std::vector<std::pair<std::string, std::string>> shared;
   absl::optional<std::string> experts;  // num_experts as text
+  absl::optional<RankCuts> cuts;        // universal_checkpoint_info
 
   const std::vector<TensorInfo>& module() const { return state.chunks[0]; }
   // Whether `module` has the elements of parameters, and no placeholders.

@@ -309,16 +309,7 @@ class Merger {
     for (const int64_t rows : blocks) {
       const int64_t row =
           cut == Cut::kColumns ? begin : begin * ranks + rank * rows;
-      for (TensorPart part : PartsOf(t)) {
-        const int64_t skip = std::max<int64_t>(0, begin - part.row);
-        const int64_t end = std::min(part.row + part.rows, begin + rows);
-        part.row += skip;
-        part.offset += skip * part.row_stride * DTypeSize(t.dtype);
-        part.rows = end - part.row;
-        part.row += row - begin;
-        part.column += column;
-        if (part.rows > 0 && part.columns > 0) out->parts.push_back(part);
-      }
+      AddSlab(t, 0, begin, rows, row, column, out);
       begin += rows;
     }
   }

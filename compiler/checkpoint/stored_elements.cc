@@ -1,5 +1,6 @@
 #include "compiler/checkpoint/stored_elements.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "compiler/checkpoint/strided_rows.h"
@@ -18,6 +19,24 @@ std::vector<TensorPart> PartsOf(const TensorInfo& t) {
     part.column_stride = t.strides[1];
   }
   return {part};
+}
+
+void AddSlab(const TensorInfo& from, int dim, int64_t begin, int64_t count,
+             int64_t row, int64_t column, TensorInfo* to) {
+  for (TensorPart part : PartsOf(from)) {
+    int64_t& at = dim == 0 ? part.row : part.column;
+    int64_t& size = dim == 0 ? part.rows : part.columns;
+    const int64_t skip = std::max<int64_t>(0, begin - at);
+    const int64_t end = std::min(at + size, begin + count);
+    at += skip;
+    size = end - at;
+    part.offset += skip * (dim == 0 ? part.row_stride : part.column_stride) *
+                   DTypeSize(from.dtype);
+    at -= begin;
+    part.row += row;
+    part.column += column;
+    if (part.rows > 0 && part.columns > 0) to->parts.push_back(part);
+  }
 }
 
 absl::string_view StoredElements(const std::vector<SourceBytes>& sources,

@@ -10,6 +10,7 @@ the command gets and the source below the folder.
 """
 import json
 import pathlib
+import re
 import sys
 from typing import Callable, NamedTuple
 
@@ -220,6 +221,64 @@ def replicas_differ(d):
 @case("MD-06-legal-replicas")
 def replicas(d):
     published(d, ranks=2)
+
+
+PROJ = "transformer.h.0.mlp.c_proj.weight"  # [6, 4]
+
+
+def autotp(name, **info):
+    """Two ranks that AutoTP made, which cut PROJ along its rows, into 4 and 2."""
+    @case(name)
+    def write(d):
+        ranks = [gpt2(), gpt2()]
+        told = {"tp_replicated_parameter_patterns": [
+            "^" + re.escape(n) + "$" for n in ranks[0] if n != PROJ], **info}
+        for r in (0, 1):
+            ranks[r][PROJ] = w.cut(ranks[r][PROJ], 0, [[4, 2]], r)
+        w.write(str(d), ranks, client={"universal_checkpoint_info": told
+                                       if info.get("all") is None
+                                       else info["all"]})
+        (d / "config.json").write_text(json.dumps(CONFIG))
+
+
+def blocks(*widths, **more):
+    pattern = "^" + re.escape(PROJ) + "$"
+    return {"parameter_with_sub_params": [{
+        "patterns": [pattern], "shape": [len(widths), -1], "partition_dim": 0,
+        **more}], "sub_param_shard_widths": {pattern: list(widths)}}
+
+
+autotp("MD-06-legal-cut")
+autotp("MD-06-legal-cut-block", **blocks([4, 2]))
+autotp("MD-06-cut-text", all="x")
+autotp("MD-06-cut-list", parameter_with_row_parallelism_patterns="x")
+autotp("MD-06-cut-pattern",
+       parameter_with_row_parallelism_patterns=[r".*\.c_proj\.weight"])
+autotp("MD-06-cut-class",
+       parameter_with_row_parallelism_patterns=[r"^h\.\d$"])
+autotp("MD-06-cut-columns", parameter_with_row_parallelism_patterns=[
+    "^" + re.escape(PROJ) + "$"])
+autotp("MD-06-cut-copy", tp_replicated_parameter_patterns=[
+    "^" + re.escape(n) + "$" for n in gpt2()])
+autotp("MD-06-cut-refused", autotp_unsupported_parameter_patterns={
+    "^" + re.escape(PROJ) + "$": "of no known form"})
+autotp("MD-06-cut-scaled", affine_map={"version": 1, "params": {
+    "^" + re.escape(PROJ) + "$": {"ranks": {0: {"pieces": [{"scale": 0.5}]}}}}})
+autotp("MD-06-cut-widths", **blocks([3, 3]))
+autotp("MD-06-cut-ranks", **blocks([2, 2, 2]))
+autotp("MD-06-cut-negative", **blocks([7, -1]))
+autotp("MD-06-cut-dim", **blocks([4, 2], partition_dim=2))
+autotp("MD-06-legal-cut-halves", parameter_with_2_sub_params_cat_dim_0=[
+    "^" + re.escape(PROJ) + "$"])
+
+
+@case("MD-06-cut-absent")
+def cut_absent(d):
+    def edit(kind, mp, dp, root):
+        root["universal_checkpoint_info"] = {}
+        if mp == 1:
+            root["module"].pop(PROJ)
+    published(d, edit, 2)
 
 
 def latest(name, text, steps=(STEP,)):

@@ -6,6 +6,7 @@ ZeRO and however many ranks saved it.
 """
 import json
 import os
+import re
 import shutil
 import sys
 
@@ -148,6 +149,100 @@ def check_forms(t, cases):
         t.equal(f'{case} safetensors', want, listed)
 
 
+def autotp(tensors, ranks, rows, columns, vocab, blocks):
+    """The ranks' tensors, and what tells how AutoTP cut them. rows, columns,
+    vocab: parts of names; blocks: (widths of those in it, how told) by part of a
+    name."""
+    info = {'universal_checkpoint_version': 0.4,
+            'parameter_with_row_parallelism_patterns': [],
+            'tp_replicated_parameter_patterns': [],
+            'vocabulary_parameter_patterns': [],
+            'parameter_with_2_sub_params_cat_dim_0': [],
+            'parameter_with_sub_params': [], 'sub_param_shard_widths': {},
+            'autotp_unsupported_parameter_patterns': {},
+            'original_vocab_size': 0}
+    out = [{} for _ in range(ranks)]
+
+    def uneven(size):
+        return [size * (r + 1) // ranks - size * r // ranks
+                for r in range(ranks)]
+    for name, x in tensors.items():
+        pattern = '^' + re.escape(name) + '$'
+
+        def has(parts):
+            return next((p for p in parts if p in name), None)
+        dim, widths = 0, [uneven(x.shape[0])]
+        if has(blocks):
+            sizes, told = blocks[has(blocks)]
+            widths = [uneven(s) for s in sizes]
+            if told == 'halves':
+                info['parameter_with_2_sub_params_cat_dim_0'].append(pattern)
+            else:
+                shape = [tuple(sizes) if told == 'widths' else len(sizes), -1]
+                info['parameter_with_sub_params'].append(
+                    {'patterns': [pattern], 'shape': shape,
+                     'partition_dim': 0})
+                if told == 'widths':
+                    info['sub_param_shard_widths'][pattern] = widths
+        elif has(vocab):
+            info['vocabulary_parameter_patterns'].append(pattern)
+            info['original_vocab_size'] = x.shape[0]
+            # The last rank's rows are padded.
+            out[-1][name] = d.cut(x, 0, widths, ranks - 1)
+            extra = out[-1][name]
+            extra.data += bytes(x.size * x.shape[1])
+            extra.shape[0] += 1
+        elif has(columns) and len(x.shape) == 2:
+            info['parameter_with_row_parallelism_patterns'].append(pattern)
+            dim, widths = 1, [uneven(x.shape[1])]
+        elif not has(rows):
+            info['tp_replicated_parameter_patterns'].append(pattern)
+            widths = None
+        for r in range(ranks):
+            if widths is None:
+                out[r][name] = x
+            elif name not in out[r]:
+                out[r][name] = d.cut(x, dim, widths, r)
+    return out, {'universal_checkpoint_info': info}
+
+
+def check_autotp(t, cases):
+    def config(case):
+        with open(os.path.join(cases, case, 'config.json')) as f:
+            return json.load(f)
+    qwen, phi = config('qwen2'), config('phi3')
+    head = phi['hidden_size'] // phi['num_attention_heads']
+    kv = phi['num_key_value_heads'] * head
+    fused = {'qkv_proj': ([phi['num_attention_heads'] * head, kv, kv],
+                          'widths'),
+             'gate_up_proj': ([phi['intermediate_size']] * 2, 'halves')}
+    for case, rows, columns, blocks in (
+            ('qwen2', ('q_proj', 'k_proj', 'v_proj', 'gate_proj', 'up_proj'),
+             ('o_proj', 'down_proj'), {}),
+            ('phi3', (), ('o_proj', 'down_proj'), fused)):
+        model = Published(t, os.path.join(cases, case))
+        want, _ = t.compile(model.case)
+        for ranks, how in ((2, {}), (3, {'zero': 3, 'dp': 2}),
+                           (2, {'zero': 1, 'dp': 3, 'module': False})):
+            told = dict(blocks)
+            if ranks == 3:
+                told = {n: (s, 'widths') for n, (s, _) in told.items()}
+            parts, client = autotp(model.tensors, ranks, rows, columns,
+                                   ('embed_tokens', 'lm_head'), told)
+            folder = t.folder()
+            d.write(folder, parts, client=client, **how)
+            shutil.copy(os.path.join(model.case, 'config.json'), folder)
+            t.equal(f'{case} of AutoTP {ranks} {how}', want, folder)
+    # What is not told is refused: the parts are not those of one known cut.
+    del client['universal_checkpoint_info']
+    folder = t.folder()
+    d.write(folder, parts, client=client)
+    shutil.copy(os.path.join(model.case, 'config.json'), folder)
+    r = run(t.dscompile, folder, '-o', t.folder())
+    t.c.check(r.returncode == 4 and 'differs from that' in r.stderr,
+              'untold cut', r.stderr)
+
+
 def check_megatron(t):
     for kind in ({}, {'version': 0}, {'groups': 4, 'gated': True},
                  {'untied': True, 'version': 1}):
@@ -183,6 +278,7 @@ def main():
         t = Test(c, dscompile, scratch)
         check_published(t, os.path.join(cases, 'models'))
         check_forms(t, os.path.join(cases, 'models'))
+        check_autotp(t, os.path.join(cases, 'models'))
         check_megatron(t)
     c.finish()
 

@@ -35,6 +35,27 @@ class Shape(tuple):
     """A torch.Size."""
 
 
+def cut(tensor, dim, widths, rank):
+    """A rank's part of a tensor along dim 0 or 1. widths: for each block of it
+    along that dim, those of all ranks."""
+    rows = tensor.shape[0]
+    step = tensor.count // rows * tensor.size
+    unit = step if dim == 0 else tensor.size
+    lines = ([tensor.data] if dim == 0 else
+             [tensor.data[r * step:(r + 1) * step] for r in range(rows)])
+    out, size = b'', 0
+    for line in lines:
+        begin, size = 0, 0
+        for of_ranks in widths:
+            at = begin + sum(of_ranks[:rank])
+            out += line[at * unit:(at + of_ranks[rank]) * unit]
+            begin += sum(of_ranks)
+            size += of_ranks[rank]
+    shape = list(tensor.shape)
+    shape[dim] = size
+    return Tensor(shape, out, tensor.dtype)
+
+
 def join(tensors):
     data = b''.join(x.data for x in tensors)
     return Tensor([len(data) // tensors[0].size], data, tensors[0].dtype)
