@@ -187,8 +187,9 @@ PlanContents KnownPlan::Contents() const {
   c.coverage = MemberOf(report, "coverage");
   c.quantised = MemberOf(report, "quantised");
   c.policy = MemberOf(report, "policy");
-  for (const json::Value& line : MemberOf(report, "decisions").items()) {
-    c.decisions.push_back(line.as_string());
+  const json::Value decisions = MemberOf(report, "decisions");
+  for (const json::Value& line : decisions.items()) {
+    if (line.is_string()) c.decisions.push_back(line.as_string());
   }
   c.sources = MemberOf(MemberOf(manifest_json, "provenance"), "sources");
   return c;
