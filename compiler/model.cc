@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "compiler/auto_policy.h"
+#include "compiler/checkpoint/moe_experts.h"
 #include "compiler/config_support.h"
 #include "compiler/injection.h"
 #include "compiler/model_attributes.h"
@@ -149,6 +150,7 @@ absl::Status WithPath(const Checkpoint& checkpoint,
 
 absl::StatusOr<ModelDescription> DescribeModel(const Checkpoint& checkpoint,
                                                const DescribeOptions& options) {
+  DS_RETURN_IF_ERROR(RefuseMoeLayers(checkpoint));
   absl::StatusOr<ModelDescription> model = Describe(checkpoint, options);
   if (!model.ok()) return WithPath(checkpoint, model.status());
   return model;

@@ -199,9 +199,11 @@ absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options) {
   const bool is_folder = DirectoryExists(path);
-  if (const std::string step = is_folder ? FindUniversal(path) : "";
-      !step.empty()) {
-    return OpenUniversal(step, {path, step, Dirname(step)}, options, {});
+  if (is_folder) {
+    DS_ASSIGN_OR_RETURN(const std::string step, FindUniversal(path));
+    if (!step.empty()) {
+      return OpenUniversal(step, {path, step, Dirname(step)}, options, {});
+    }
   }
   if (is_folder && LooksLikeDeepSpeed(path)) {
     return OpenDeepSpeedFolder(path, options);

@@ -11,6 +11,7 @@
 #include "compiler/checkpoint/deepspeed_zero.h"
 #include "compiler/checkpoint/loaded_checkpoint.h"
 #include "compiler/checkpoint/megatron.h"
+#include "compiler/checkpoint/moe_experts.h"
 #include "compiler/checkpoint/pipeline_layers.h"
 #include "compiler/checkpoint/side_files.h"
 #include "compiler/checkpoint/stored_elements.h"
@@ -39,7 +40,7 @@ class Opener {
     DS_RETURN_IF_ERROR(RefuseOthers());
     DS_RETURN_IF_ERROR(ReadModelStates());
     DS_RETURN_IF_ERROR(CheckSteps());
-    DS_RETURN_IF_ERROR(RefuseExperts());
+    DS_RETURN_IF_ERROR(AddExperts());
     if (!has_weights_) DS_RETURN_IF_ERROR(JoinPartitions());
     DS_RETURN_IF_ERROR(ReadSideFilesButConfig(side_folder_, &parts_));
     const std::string config = JoinPath(side_folder_, "config.json");
@@ -175,14 +176,21 @@ class Opener {
                              absl::StrFormat("zero_pp_rank_%d_", rank)}});
   }
 
-  absl::Status RefuseExperts() const {
-    const bool counted = !states_.empty() && states_[0][0].experts.has_value();
+  // Of MoE layers: their tensors are in files of their own.
+  absl::Status AddExperts() {
+    const bool counted = !states_.empty() &&
+                         states_[0][0].experts.has_value() &&
+                         !states_[0][0].experts->counts.empty();
     if (files_.experts.empty() && !counted) return absl::OkStatus();
-    return absl::UnimplementedError(absl::StrCat(
-        files_.where, ": holds ",
-        counted ? *states_[0][0].experts : "MoE layers", " in ",
-        files_.experts.size(), files_.experts.size() == 1 ? " file" : " files",
-        " of experts; models with MoE layers are not compiled"));
+    if (!has_weights_) {
+      return absl::UnimplementedError(absl::StrCat(
+          files_.where,
+          ": has MoE layers, and its other weights are in partitions of ZeRO "
+          "alone; models with MoE layers are not compiled"));
+    }
+    std::vector<DeepSpeedShard*> ranks;
+    for (auto& s : states_) ranks.push_back(&s[0]);
+    return AddMoeExperts(files_, ranks, &parts_);
   }
 
   // The fp32 partitions of the optimizer are the weights.
@@ -372,8 +380,7 @@ std::string FindSideFolder(const std::vector<std::string>& folders) {
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDeepSpeed(
     const DeepSpeedFiles& files, const std::vector<std::string>& folders,
     const OpenOptions& options, std::vector<std::string> notes) {
-  if (files.where == files.folder &&
-      FindUniversal(files.folder) == files.folder) {
+  if (files.where == files.folder && IsUniversal(files.folder)) {
     return OpenUniversal(files.folder, folders, options, std::move(notes));
   }
   if (!files.layers.empty() && files.experts.empty()) {

@@ -157,9 +157,11 @@ std::vector<std::string> StepsIn(const std::string& folder) {
   return out;
 }
 
-// The tag that `latest` names, a folder beside it.
-absl::StatusOr<std::string> ReadLatest(const std::string& folder) {
-  const std::string path = JoinPath(folder, kLatest);
+}  // namespace
+
+absl::StatusOr<std::string> ReadDeepSpeedTag(const std::string& folder,
+                                             absl::string_view file) {
+  const std::string path = JoinPath(folder, file);
   DS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 4096));
   const absl::string_view tag = absl::StripAsciiWhitespace(text);
   const auto refuse = [&](absl::string_view why) {
@@ -186,6 +188,8 @@ absl::StatusOr<std::string> ReadLatest(const std::string& folder) {
   }
   return std::string(tag);
 }
+
+namespace {
 
 bool HasHuggingFaceWeights(const std::string& folder) {
   for (const char* weights :
@@ -262,7 +266,8 @@ absl::StatusOr<std::string> FindDeepSpeedStep(const std::string& folder,
                                               std::vector<std::string>* notes) {
   if (HoldsStep(folder)) return folder;
   if (FileExists(JoinPath(folder, kLatest))) {
-    DS_ASSIGN_OR_RETURN(const std::string tag, ReadLatest(folder));
+    DS_ASSIGN_OR_RETURN(const std::string tag,
+                        ReadDeepSpeedTag(folder, kLatest));
     return JoinPath(folder, tag);
   }
   const std::vector<std::string> steps = StepsIn(folder);

@@ -47,6 +47,10 @@ struct DeepSpeedFiles {
 // no weights of Hugging Face beside them.
 bool LooksLikeDeepSpeed(const std::string& folder);
 
+// The tag that a file such as `latest` names: a folder beside it.
+absl::StatusOr<std::string> ReadDeepSpeedTag(const std::string& folder,
+                                             absl::string_view file);
+
 // The folder of a step: `folder` itself where it holds such files, else the one
 // that `latest` names, else the only one there is, with a note.
 absl::StatusOr<std::string> FindDeepSpeedStep(const std::string& folder,

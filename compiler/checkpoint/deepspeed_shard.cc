@@ -134,26 +134,22 @@ absl::Status ReadShared(const Value& root, DeepSpeedShard* out) {
   return absl::OkStatus();
 }
 
-// num_experts in words: one number, or one for each MoE layer.
-absl::optional<std::string> DescribeExperts(const Value& root) {
-  const Value* v = Get(root, "num_experts");
-  if (v == nullptr) return absl::nullopt;
-  if (v->is_int())
-    return absl::StrCat("MoE layers of ", v->as_int(), " experts");
-  if (v->kind() != Kind::kList && v->kind() != Kind::kTuple) {
-    return std::string("MoE layers");
-  }
-  std::vector<std::string> counts;  // each once
-  for (const Value* item : v->items()) {
-    std::string count =
-        item->is_int() ? absl::StrCat(item->as_int()) : item->Describe();
-    if (std::find(counts.begin(), counts.end(), count) == counts.end() &&
-        counts.size() < 8) {
-      counts.push_back(std::move(count));
+absl::StatusOr<absl::optional<ExpertCounts>> ReadExperts(const Value& root) {
+  constexpr absl::string_view kKey = "num_experts";
+  const Value* v = Get(root, kKey);
+  if (v == nullptr) return absl::optional<ExpertCounts>();
+  ExpertCounts out;
+  out.listed = v->kind() == Kind::kList || v->kind() == Kind::kTuple;
+  std::vector<const Value*> items = {v};
+  if (out.listed) items.assign(v->items().begin(), v->items().end());
+  for (const Value* item : items) {
+    if (!item->is_int() || item->as_int() < 0 ||
+        static_cast<int64_t>(items.size()) > limits::kLayers) {
+      return Wrong(kKey, *v, "a count of experts, or one for each MoE layer");
     }
+    out.counts.push_back(item->as_int());
   }
-  return absl::StrCat(v->items().size(), " MoE layers of ",
-                      absl::StrJoin(counts, ", "), " experts");
+  return absl::optional<ExpertCounts>(std::move(out));
 }
 
 // All of a file but the path before errors.
@@ -173,7 +169,7 @@ absl::Status Fill(const TorchFile& torch, const Value& root, int file,
                         ReadShapes("frozen_param_shapes", *v));
   }
   DS_RETURN_IF_ERROR(ReadShared(root, out));
-  out->experts = DescribeExperts(root);
+  DS_ASSIGN_OR_RETURN(out->experts, ReadExperts(root));
   if (const Value* v = Get(root, "universal_checkpoint_info"); v != nullptr) {
     out->cuts = ReadRankCuts(*v);
   }

@@ -29,6 +29,12 @@ struct NamedShape {
 // By group of the optimizer, in the order in which its partitions hold them.
 using ParamShapes = std::vector<std::vector<NamedShape>>;
 
+// num_experts: one number for all MoE layers, or one for each.
+struct ExpertCounts {
+  bool listed = false;
+  std::vector<int64_t> counts;
+};
+
 // A file of model_states; the index of its source is every TensorInfo::file.
 struct DeepSpeedShard {
   // The path, and args, checkpoint_version and iteration of the client state;
@@ -41,7 +47,7 @@ struct DeepSpeedShard {
   std::vector<TensorInfo> frozen;  // frozen_param_fragments
   // Another name of a tensor, and the name that the tensor has.
   std::vector<std::pair<std::string, std::string>> shared;
-  absl::optional<std::string> experts;  // num_experts as text
+  absl::optional<ExpertCounts> experts;  // num_experts
   absl::optional<RankCuts> cuts;        // universal_checkpoint_info
 
   const std::vector<TensorInfo>& module() const { return state.chunks[0]; }

@@ -133,6 +133,8 @@ absl::Status CheckCount(const MegatronFiles& files, const json::Value& args) {
 MegatronShape ShapeOf(const json::Value& config, bool thirds) {
   MegatronShape out;
   out.thirds = thirds;
+  out.cut_experts =
+      FindBool(config, "enable_expert_tensor_parallelism").value_or(false);
   out.gated = FindBool(config, "swiglu").value_or(false) ||
               FindBool(config, "quick_geglu").value_or(false);
   const json::Value* heads = FindInt(config, "num_attention_heads");

@@ -239,7 +239,10 @@ class Merger {
                      TensorInfo* out) const {
     const TensorInfo& first = of_ranks[0];
     *out = first;
-    const Cut cut = CutOf(first.name);
+    const Cut cut = !shape_.cut_experts &&
+                            absl::StrContains(first.name, ".deepspeed_moe.")
+                        ? Cut::kCopy
+                        : CutOf(first.name);
     if (cut == Cut::kFirst) return absl::OkStatus();
     if (cut == Cut::kQkv) DS_RETURN_IF_ERROR(CheckHeads(first));
     if (cut == Cut::kGateUp && shape_.gated && first.rows() % 2 != 0) {

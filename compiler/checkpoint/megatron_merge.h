@@ -18,6 +18,7 @@ namespace deepslice {
 struct MegatronShape {
   bool thirds = false;  // query_key_value is [queries; keys; values] of a rank
   bool gated = false;   // dense_h_to_4h is [gate; up] of a rank
+  bool cut_experts = false;  // else each rank has experts whole
   // Of the whole model; 0: not known, and then not checked.
   int64_t heads = 0, groups = 0, head_dim = 0;
 };

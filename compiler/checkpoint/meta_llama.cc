@@ -449,6 +449,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMetaLlama(
   auto config = MetaConfig(params, *described, &guesses);
   if (!config.ok()) return Annotate(config.status(), path);
   parts.config = *std::move(config);
+  parts.config_place = path;
   for (const std::string& guess : guesses) {
     parts.notes.push_back(absl::StrCat(path, ": ", guess));
   }

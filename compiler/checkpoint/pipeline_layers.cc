@@ -42,6 +42,7 @@ class Joiner {
     const std::string path = JoinPath(folder_, "config.json");
     if (FileExists(path)) {
       DS_ASSIGN_OR_RETURN(parts_.config, ReadConfigObject(path));
+      parts_.config_place = path;
     }
     const json::Value* type = parts_.config.Find("model_type");
     const std::string model_type =
@@ -56,18 +57,26 @@ class Joiner {
   int ranks() const { return static_cast<int>(layers_[0].of_ranks.size()); }
 
   absl::Status FindRoles() {
+    if (std::none_of(layers_.begin(), layers_.end(), [](const auto& layer) {
+          return RoleOfLayer(layer.of_ranks[0], true) == PipelineRole::kBlock;
+        })) {
+      return absl::NotFoundError(absl::StrFormat(
+          "%s: none of the %d layers is a block (attention and MLP); copy the "
+          "files of all layers",
+          where_, layers_.size()));
+    }
     bool blocks = false, ended = false;
     int64_t last = 0;
     for (const PipelineLayer& layer : layers_) {
       const auto role = RoleOfLayer(layer.of_ranks[0], blocks);
       if (!role.has_value()) {
+        const auto& tensors = layer.of_ranks[0];
         return absl::UnimplementedError(absl::StrCat(
             layer.file, ": holds ",
-            layer.of_ranks[0].empty()
-                ? "no tensors"
-                : absl::StrCat("tensor ", Quoted(layer.of_ranks[0][0].name)),
-            ", which is neither of an embedding nor of a block, the last norm "
-            "or the head"));
+            tensors.empty() ? std::string("no tensors")
+                            : absl::StrCat("tensor ", Quoted(tensors[0].name)),
+            "; must be an embedding, a block, the norm after the blocks or the "
+            "head"));
       }
       if (*role == PipelineRole::kBlock) {
         if (blocks && (ended || layer.index != last + 1)) {
@@ -85,16 +94,16 @@ class Joiner {
       roles_.push_back(*role);
     }
     for (const auto& [role, what] :
-         {std::make_pair(PipelineRole::kEmbedding, "embedding"),
-          std::make_pair(PipelineRole::kBlock, "block"),
-          std::make_pair(PipelineRole::kFinalNorm, "norm after the blocks")}) {
+         {std::make_pair(PipelineRole::kEmbedding, "the embedding"),
+          std::make_pair(PipelineRole::kFinalNorm,
+                         "the norm after the "
+                         "blocks")}) {
       const int64_t count = std::count(roles_.begin(), roles_.end(), role);
-      if (count == 1 || (count > 0 && role == PipelineRole::kBlock)) continue;
+      if (count == 1) continue;
       return absl::NotFoundError(absl::StrFormat(
-          "%s: %d of the %d layers are an %s; %s: copy the files of all layers",
-          where_, count, layers_.size(), what,
-          role == PipelineRole::kBlock ? "there must be some"
-                                       : "there must be one"));
+          "%s: of %d layers %d are %s; one must be: copy the files of all "
+          "layers and no others",
+          where_, layers_.size(), count, what));
     }
     return absl::OkStatus();
   }
@@ -139,14 +148,17 @@ class Joiner {
     out.where = where_;
     out.tensor_ranks = ranks();
     out.stages = 1;
-    for (int r = 0; r < ranks(); ++r) out.paths.push_back(layers_[0].file);
+    for (int r = 0; r < ranks(); ++r) {
+      out.paths.push_back(JoinPath(
+          where_, absl::StrFormat("layer_*-model_%02d-model_states.pt", r)));
+    }
     return out;
   }
   std::vector<MegatronShard> Shards() const {
     std::vector<MegatronShard> out;
     for (int r = 0; r < ranks(); ++r) {
       MegatronShard shard;
-      shard.path = state_ == nullptr ? layers_[0].file : state_->state.path;
+      shard.path = state_ == nullptr ? where_ : state_->state.path;
       if (state_ != nullptr) {
         shard.args = state_->state.args;
         // The layers of all stages are here.
@@ -200,6 +212,13 @@ class Joiner {
     return MakeCheckpoint(std::move(parts_));
   }
 
+  // One of the training run, or of a config.json in its place.
+  const json::Value* Argument(absl::string_view key) const {
+    return state_ != nullptr && state_->state.args.is_object()
+               ? state_->state.args.Find(key)
+               : parts_.config.Find(key);
+  }
+
   absl::StatusOr<std::unique_ptr<Checkpoint>> JoinAsMegatron(
       const std::string& model_type) {
     const bool told = state_ != nullptr && state_->state.args.is_object();
@@ -223,6 +242,16 @@ class Joiner {
             "checkpoint_version; say how query_key_value lies in the "
             "layers with --qkv-layout"));
       }
+    }
+    const json::Value* told_layers = Argument("num_layers");
+    const int64_t blocks =
+        std::count(roles_.begin(), roles_.end(), PipelineRole::kBlock);
+    if (told_layers != nullptr && told_layers->is_int() &&
+        told_layers->as_int() != blocks) {
+      return absl::NotFoundError(absl::StrFormat(
+          "%s: has %d blocks, but args: num_layers is %d; copy the files of "
+          "all layers",
+          where_, blocks, told_layers->as_int()));
     }
     const std::vector<MegatronShard> shards = Shards();
     OpenOptions options = options_;

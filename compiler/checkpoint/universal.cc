@@ -60,16 +60,12 @@ class Opener {
   absl::StatusOr<std::unique_ptr<Checkpoint>> Open() {
     DS_RETURN_IF_ERROR(ReadParameters());
     DS_RETURN_IF_ERROR(ReadState());
-    if (const std::string expert = FindExpert(); !expert.empty()) {
-      return absl::UnimplementedError(absl::StrCat(
-          step_, ": holds parameter ", Quoted(expert),
-          " of an MoE layer; models with such layers are not compiled"));
-    }
     if (IsPipeline()) return OpenAsPipeline();
     DS_RETURN_IF_ERROR(ReadSideFilesButConfig(folder_, &parts_));
     const std::string config = JoinPath(folder_, "config.json");
     if (FileExists(config)) {
       DS_ASSIGN_OR_RETURN(parts_.config, ReadConfigObject(config));
+      parts_.config_place = config;
     }
     return HasMegatronNames() ? OpenAsMegatron() : OpenAsHuggingFace();
   }
@@ -149,16 +145,6 @@ class Opener {
         ReadDeepSpeedShard(source, static_cast<int>(parts_.sources.size())));
     parts_.sources.push_back(std::move(source));
     return absl::OkStatus();
-  }
-
-  std::string FindExpert() const {
-    for (const Parameter& p : parameters_) {
-      if (absl::StrContains(p.tensor.name, "deepspeed_moe.") ||
-          absl::StrContains(p.tensor.name, "deepspeed_experts.")) {
-        return p.tensor.name;
-      }
-    }
-    return "";
   }
 
   bool HasMegatronNames() const {
@@ -363,19 +349,20 @@ class Opener {
 
 }  // namespace
 
-std::string FindUniversal(const std::string& folder) {
+bool IsUniversal(const std::string& step) { return HoldsParameters(step); }
+
+absl::StatusOr<std::string> FindUniversal(const std::string& folder) {
   if (HoldsParameters(folder)) return folder;
-  const std::string latest = JoinPath(folder, kLatest);
-  if (!FileExists(latest) || FileExists(JoinPath(folder, "latest"))) return "";
-  const auto text = ReadFile(latest, 4096);
-  if (!text.ok()) return "";
-  const absl::string_view tag = absl::StripAsciiWhitespace(*text);
-  if (tag.empty() || tag == "." || tag == ".." || absl::StrContains(tag, "/") ||
-      absl::StrContains(tag, '\0')) {
-    return "";
+  if (!FileExists(JoinPath(folder, kLatest)) ||
+      FileExists(JoinPath(folder, "latest"))) {
+    return std::string();
   }
+  DS_ASSIGN_OR_RETURN(const std::string tag, ReadDeepSpeedTag(folder, kLatest));
   const std::string step = JoinPath(folder, tag);
-  return HoldsParameters(step) ? step : "";
+  if (HoldsParameters(step)) return step;
+  return absl::NotFoundError(
+      absl::StrCat(step, ": has no zero/NAME/fp32.pt, although ",
+                   JoinPath(folder, kLatest), " names it; copy it again"));
 }
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenUniversal(

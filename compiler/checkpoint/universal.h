@@ -12,9 +12,12 @@
 
 namespace deepslice {
 
+// Whether `step` is the folder of such a checkpoint.
+bool IsUniversal(const std::string& step);
+
 // The folder of such a checkpoint that `folder` is, or that its file
 // latest_universal names where there is no file latest; "" when it is none.
-std::string FindUniversal(const std::string& folder);
+absl::StatusOr<std::string> FindUniversal(const std::string& folder);
 
 // The parameters in `step`, which FindUniversal gave. Names of Megatron's are
 // a Megatron GPT by the arguments in mp_rank_00_model_states.pt, those of a

@@ -457,23 +457,6 @@ case("MD-11-layout-elsewhere", ("--qkv-layout", "thirds"))(published)
 case("MD-12-legal-vocab", ("--vocab-size", "33"))(megatron)
 case("MD-12-vocab", ("--vocab-size", "41"))(megatron)
 case("MD-12-vocab-elsewhere", ("--vocab-size", "3"))(published)
-
-
-def experts(name, keys, files):
-    @case(name)
-    def write(d):
-        megatron(d, lambda kind, mp, dp, root: root.update(**keys), ranks=1)
-        for file in files:
-            w.save(str(d / STEP / file), {})
-
-
-experts("MD-17-experts", {"num_experts": [4, 4]},
-        [f"layer_{i}_expert_{e}_mp_rank_00_model_states.pt"
-         for i in (0, 1) for e in range(4)])
-experts("MD-17-experts-old", {"num_experts": 2},
-        [f"expert_{e}_mp_rank_00_model_states.pt" for e in (0, 1)])
-experts("MD-17-experts-uncounted", {},
-        ["layer_0_expert_0_mp_rank_00_model_states.pt"])
 edited("MD-20-optimizer-alone", megatron, lambda root: (
     root.clear(), root.update(optimizer_state_dict={})), rank=None)
 case("MD-20-optimizer-file", source=OPTIM[0])(

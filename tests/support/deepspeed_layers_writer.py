@@ -6,6 +6,7 @@ Models are the ones of megatron_writer, or {name: matrix or vector}.
 import json
 import os
 
+import megatron_writer as m
 import torch_writer as t
 from llama_writer import save_dict
 
@@ -107,3 +108,59 @@ def write_config(folder, config):
     with open(os.path.join(folder, 'config.json'), 'w') as f:
         json.dump(config, f)
 
+
+
+def add_experts(folder, model, layers, ranks=1, old=False, cut=False,
+                residual=(), edit=None, **keys):
+    """A Megatron GPT whose `layers` {number: experts} are MoE layers, in
+    mp_rank_XX_model_states.pt and files of experts, which edit(file name,
+    tensors) may change or, returning True, leave out. cut: experts are dealt
+    to the ranks."""
+    os.makedirs(folder, exist_ok=True)
+    inner = 'deepspeed_moe.experts.deepspeed_experts'
+    for r in range(ranks):
+        module, files = {}, {}
+        for name, v in model.rank(r, ranks).items():
+            number = (int(name[len(LAYERS):].split('.')[0])
+                      if name.startswith(LAYERS) else -1)
+            if number not in layers or '.mlp.' not in name:
+                module[name] = v
+                continue
+            mlp, _, rest = name.partition('.mlp.')
+            whole = model.rank()[name]
+            if number in residual:
+                module[f'{mlp}.mlp.mlp.{rest}'] = v
+            for e in range(layers[number]):
+                path = f'expert_{e}_mp_rank_{r:02}_model_states.pt'
+                if not old:
+                    path = f'layer_{sorted(layers).index(number)}_{path}'
+                files.setdefault(path, {})[
+                    f'{mlp}.mlp.{inner}.{e}.{rest}'] = v if cut else whole
+        for number, count in layers.items():
+            module[f'{LAYERS}{number}.mlp.deepspeed_moe.gate.wg.weight'] = (
+                m.table(f'{number}.gate', count, m.HIDDEN))
+            if number in residual:
+                module[f'{LAYERS}{number}.mlp.coefficient.weight'] = m.table(
+                    f'{number}.coefficient', 2, m.HIDDEN)
+                module[f'{LAYERS}{number}.mlp.coefficient.bias'] = m.table(
+                    f'{number}.coefficientb', 2)
+        counts = [layers[n] for n in sorted(layers)]
+        items = {'dp_world_size': 1, 'mp_world_size': ranks,
+                 'global_steps': 100, 'iteration': 100,
+                 'checkpoint_version': 3.0,
+                 'num_experts': counts[0] if old else counts, **keys}
+        args = {**model.args(ranks), 'num_experts': counts,
+                'enable_expert_tensor_parallelism': cut}
+        items['args'] = t.namespace(args)
+        names = {f'mp_rank_{r:02}_model_states.pt': module, **files}
+        for path, tensors in names.items():
+            if edit and edit(path, tensors):
+                continue
+            if path.startswith('mp_rank_'):
+                storages = {}
+                opcodes = m.nested(tensors, storages)
+                with open(os.path.join(folder, path), 'wb') as f:
+                    f.write(t.torch_zip(t.dict_({**items, 'module': opcodes}),
+                                        storages).build())
+            else:
+                save_dict(os.path.join(folder, path), tensors)
