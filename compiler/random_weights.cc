@@ -113,6 +113,10 @@ absl::StatusOr<std::vector<TensorInfo>> ListTensors(const Policy* given,
 
 }  // namespace
 
+absl::StatusOr<std::vector<TensorInfo>> ListTensors(const json::Value& config) {
+  return ListTensors(nullptr, config);
+}
+
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenRandomWeights(
     const std::string& path, uint64_t seed, const std::string& policy_text,
     const std::string& policy_name) {

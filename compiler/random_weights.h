@@ -5,11 +5,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/checkpoint/checkpoint.h"
 
 namespace deepslice {
+
+// The tensors that transformers saves of a model with that config.json, of a
+// built-in family, in its type: names, shapes and what OpenRandomWeights makes
+// of them.
+absl::StatusOr<std::vector<TensorInfo>> ListTensors(const json::Value& config);
 
 // Every tensor of the policy that fits the config, as transformers would save
 // the model: biases by the config's flags, a head unless it is tied, stored as

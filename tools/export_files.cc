@@ -55,8 +55,7 @@ bool SetType(const std::string& type, Json* config) {
   return found;
 }
 
-Json ConfigOf(const KnownPlan& known, bool other_types) {
-  Json config = *known.origin.root.Find("config");
+Json ConfigOf(const KnownPlan& known, Json config, bool other_types) {
   const std::string type = TorchType(known);
   if (other_types && !type.empty() && !SetType(type, &config)) {
     config.Set("torch_dtype", type);
@@ -116,11 +115,13 @@ void AddTemplates(const ChatSettings& chat, const Json* tokenizer_config,
 }  // namespace
 
 absl::StatusOr<std::vector<KeptFile>> ExportFiles(
-    const KnownPlan& known, bool other_types, std::vector<std::string>* notes) {
+    const KnownPlan& known, json::Value config, bool other_types,
+    std::vector<std::string>* notes) {
   const Json& root = known.origin.root;
   const PlanContents contents = known.Contents();
   std::vector<KeptFile> out;
-  out.push_back(JsonFile("config.json", ConfigOf(known, other_types)));
+  out.push_back(
+      JsonFile("config.json", ConfigOf(known, std::move(config), other_types)));
   if (const Json* generation = root.Find("generation_config")) {
     out.push_back(JsonFile("generation_config.json", *generation));
   } else if (const Json made = GenerationOf(contents.generation);

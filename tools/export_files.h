@@ -13,10 +13,12 @@
 namespace deepslice {
 
 // As the source had them, as far as the plan knows; what it knows in its own
-// form alone is told by notes. With `other_types`, which is to say that tensors
-// are written in other types than the source's, config.json says the plan's.
+// form alone is told by notes. config.json is `config`; with `other_types`,
+// which is to say that tensors are written in other types than the source's, it
+// says the plan's.
 absl::StatusOr<std::vector<KeptFile>> ExportFiles(
-    const KnownPlan& known, bool other_types, std::vector<std::string>* notes);
+    const KnownPlan& known, json::Value config, bool other_types,
+    std::vector<std::string>* notes);
 
 }  // namespace deepslice
 

@@ -25,11 +25,11 @@ bool IsHalf(DType t) { return DTypeSize(t) == 2; }
 
 }  // namespace
 
-PiecesOf PiecesByTensor(const Graph& unsliced) {
-  PiecesOf out;
+PartsOf PartsByTensor(const Graph& unsliced) {
+  PartsOf out;
   for (const auto& w : unsliced.weights()) {
     for (const SourcePiece& p : w->source.pieces) {
-      out[p.tensor].emplace_back(w.get(), &p);
+      out[p.tensor].push_back({w.get(), &p, p, w->source.plus});
     }
   }
   return out;
@@ -37,7 +37,7 @@ PiecesOf PiecesByTensor(const Graph& unsliced) {
 
 absl::StatusOr<ExportTensor> ExportTensor::Create(const KnownPlan& known,
                                                   const OriginTensor& tensor,
-                                                  const PiecesOf& pieces) {
+                                                  const PartsOf& parts) {
   ExportTensor out;
   out.tensor_ = &tensor;
   out.rows_ = tensor.rows();
@@ -50,22 +50,22 @@ absl::StatusOr<ExportTensor> ExportTensor::Create(const KnownPlan& known,
     out.exact_ = known.exact_file.bytes().substr(t.offset, t.bytes);
     return out;
   }
-  const auto found = pieces.find(tensor.name);
-  auto list = found == pieces.end()
-                  ? std::vector<std::pair<const Weight*, const SourcePiece*>>()
-                  : found->second;
+  const auto found = parts.find(tensor.name);
+  std::vector<HeldPart> list;
+  if (found != parts.end()) list = found->second;
   // Of two weights that hold the same, the one that is stored exactly counts.
-  std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-    return IsQuantized(a.first->encoding) < IsQuantized(b.first->encoding);
-  });
+  std::stable_sort(list.begin(), list.end(),
+                   [](const HeldPart& a, const HeldPart& b) {
+                     return IsQuantized(a.weight->encoding) <
+                            IsQuantized(b.weight->encoding);
+                   });
   for (size_t i = 0; i < list.size(); ++i) {
     const bool again = std::any_of(
         list.begin(), list.begin() + i,
-        [&](const auto& p) { return *p.second == *list[i].second; });
+        [&](const HeldPart& p) { return p.place == list[i].place; });
     if (again) continue;
-    DS_RETURN_IF_ERROR(Annotate(out.Add(known, *list[i].first, *list[i].second),
-                                known.folder, ": tensor \"", tensor.name,
-                                "\""));
+    DS_RETURN_IF_ERROR(Annotate(out.Add(known, list[i]), known.folder,
+                                ": tensor \"", tensor.name, "\""));
   }
   int64_t held = 0;
   for (const Place& p : out.places_) held += p.x.size() * p.y.size();
@@ -93,7 +93,7 @@ void ExportTensor::ChooseType(const std::string& plan_dtype) {
   }
   // What a plan of fewer bits keeps in f32 (norms and biases) has no more than
   // the checkpoint's own type says.
-  if (dtype_ == DType::kF32 && !quantised_ && plan_dtype != "fp32" &&
+  if (dtype_ == DType::kF32 && !quantised_ && !offset_ && plan_dtype != "fp32" &&
       IsHalf(tensor_->dtype)) {
     dtype_ = tensor_->dtype;
   }
@@ -104,10 +104,12 @@ uint64_t ExportTensor::bytes() const {
   return static_cast<uint64_t>(tensor_->num_elements()) * DTypeSize(dtype_);
 }
 
-absl::Status ExportTensor::Add(const KnownPlan& known, const Weight& w,
-                               const SourcePiece& piece) {
+absl::Status ExportTensor::Add(const KnownPlan& known, const HeldPart& part) {
+  const Weight& w = *part.weight;
+  const SourcePiece& piece = *part.piece;
+  const SourcePiece& to = part.place;
   const bool flat = w.type.rank() == 1;
-  const bool flipped = !flat && piece.transposed != tensor_->turned;
+  const bool flipped = !flat && to.transposed != tensor_->turned;
   if (places_.empty()) {
     flat_ = flat;
     flipped_ = flipped;
@@ -116,50 +118,57 @@ absl::Status ExportTensor::Add(const KnownPlan& known, const Weight& w,
       cols_ = 1;
     }
   }
-  const int64_t last =
-      piece.rows.size() > 0 ? piece.Row(piece.rows.end - 1) + 1 : 0;
+  const int64_t last = to.rows.size() > 0 ? to.Row(to.rows.end - 1) + 1 : 0;
   const int64_t x_size = flipped ? cols_ : rows_;
   const int64_t y_size = flipped ? rows_ : cols_;
-  if (flat != flat_ || flipped != flipped_ || piece.rows.begin < 0 ||
-      piece.cols.begin < 0 || last > x_size || piece.cols.end > y_size) {
+  if (flat != flat_ || flipped != flipped_ || to.rows.begin < 0 ||
+      to.cols.begin < 0 || last > x_size || to.cols.end > y_size ||
+      to.rows.size() != piece.rows.size() || !(to.cols == piece.cols)) {
     return absl::DataLossError(absl::StrFormat(
         "@%s takes rows up to %d and columns up to %d of it; it has %d and %d; "
         "copy the plan again or compile it anew",
-        w.name, last, piece.cols.end, x_size, y_size));
+        w.name, last, to.cols.end, x_size, y_size));
   }
   Place place;
   place.encoding = w.encoding;
-  place.plus = static_cast<float>(w.source.plus);
+  place.plus = static_cast<float>(part.plus);
+  offset_ = offset_ || part.plus != w.source.plus;
   if (const auto recipe = known.supply->Synthetic(w)) {
     place.y = piece.cols;
     place.key = SyntheticTensorKey(recipe->seed, piece.tensor);
     place.mean = recipe->mean;
     place.scale = recipe->scale;
-    AddPlace(piece, piece.rows, place);
+    AddPlace(part, piece.rows, place);
     return absl::OkStatus();
   }
   DS_ASSIGN_OR_RETURN(const std::vector<HeldRun> runs,
                       known.supply->Find(w.name, piece));
   for (const HeldRun& run : runs) {
-    for (const HeldRows& part : run.parts) {
-      place.y = part.cols;
-      place.data = part.data;
-      place.row_bytes = part.row_bytes;
-      place.scales = part.scales;
-      place.scale_step = part.scale_step;
-      AddPlace(piece, run.rows, place);
+    for (const HeldRows& held : run.parts) {
+      place.y = held.cols;
+      place.data = held.data;
+      place.row_bytes = held.row_bytes;
+      place.scales = held.scales;
+      place.scale_step = held.scale_step;
+      AddPlace(part, run.rows, place);
     }
   }
   return absl::OkStatus();
 }
 
 // Cuts rows of the piece where they don't follow each other in the tensor.
-void ExportTensor::AddPlace(const SourcePiece& piece, Range rows,
+void ExportTensor::AddPlace(const HeldPart& part, Range rows,
                             const Place& place) {
+  const SourcePiece& to = part.place;
+  const int64_t shift = to.rows.begin - part.piece->rows.begin;
   for (int64_t r = rows.begin; r < rows.end;) {
-    const int64_t n = piece.RunLength(r, rows.end);
+    int64_t n = to.RunLength(r + shift, rows.end + shift);
+    if (place.data == nullptr) {
+      n = std::min(n, part.piece->RunLength(r, rows.end));
+    }
     Place next = place;
-    next.x = {piece.Row(r), piece.Row(r) + n};
+    next.x = {to.Row(r + shift), to.Row(r + shift) + n};
+    next.source_row = part.piece->Row(r);
     if (next.data != nullptr) next.data += (r - rows.begin) * place.row_bytes;
     if (next.scales != nullptr) {
       next.scales += (r - rows.begin) * place.scale_step;
@@ -173,9 +182,10 @@ void ExportTensor::ReadFloats(const Place& place, int64_t x, Range y,
                               float* out) const {
   const int64_t n = y.size();
   if (place.data == nullptr) {
+    const int64_t row = place.source_row + (x - place.x.begin);
     for (int64_t i = 0; i < n; ++i) {
       out[i] =
-          place.mean + place.scale * SyntheticUnit(place.key, x, y.begin + i);
+          place.mean + place.scale * SyntheticUnit(place.key, row, y.begin + i);
     }
     // As the plan's type rounds them.
     const DType type = TypeOf(place.encoding);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -20,20 +19,26 @@
 
 namespace deepslice {
 
-// The pieces of a plan's weights by the tensor that they are taken from.
-using PiecesOf =
-    std::map<std::string,
-             std::vector<std::pair<const Weight*, const SourcePiece*>>,
-             std::less<>>;
-PiecesOf PiecesByTensor(const Graph& unsliced);
+// Where a part of a tensor is held: a piece of a weight of the graph before
+// slicing, and which rows and columns of the tensor it is.
+struct HeldPart {
+  const Weight* weight;
+  const SourcePiece* piece;
+  SourcePiece place;
+  double plus;  // what the weight has more than the tensor
+};
+using PartsOf = std::map<std::string, std::vector<HeldPart>, std::less<>>;
+
+// By the tensors that the weights were read from.
+PartsOf PartsByTensor(const Graph& unsliced);
 
 class ExportTensor {
  public:
-  // `known`, `tensor` and the graph behind `pieces` must outlive it. DataLoss
-  // where a piece lies outside the tensor or in no rank.
+  // `known` and `tensor` must outlive it. DataLoss where a piece lies outside
+  // the tensor or in no rank.
   static absl::StatusOr<ExportTensor> Create(const KnownPlan& known,
                                              const OriginTensor& tensor,
-                                             const PiecesOf& pieces);
+                                             const PartsOf& parts);
 
   const OriginTensor& tensor() const { return *tensor_; }
   // Of the elements that Write gives: the plan's, or the checkpoint's own where
@@ -58,13 +63,14 @@ class ExportTensor {
     int64_t row_bytes = 0;
     const float* scales = nullptr;
     int64_t scale_step = 0;
-    uint64_t key = 0;  // made up: mean + scale * unit, see synthetic.h
+    // Made up: mean + scale * unit, see synthetic.h.
+    uint64_t key = 0;
+    int64_t source_row = 0;  // of the first row
     float mean = 0, scale = 1;
   };
 
-  absl::Status Add(const KnownPlan& known, const Weight& w,
-                   const SourcePiece& piece);
-  void AddPlace(const SourcePiece& piece, Range rows, const Place& place);
+  absl::Status Add(const KnownPlan& known, const HeldPart& part);
+  void AddPlace(const HeldPart& part, Range rows, const Place& place);
   void ChooseType(const std::string& plan_dtype);
   // Elements `y` of row `x` of a place, as floats.
   void ReadFloats(const Place& place, int64_t x, Range y, float* out) const;
@@ -82,6 +88,7 @@ class ExportTensor {
   std::vector<int64_t> ends_;    // the largest x.end up to each place
   DType dtype_ = DType::kF32;
   bool quantised_ = false;
+  bool offset_ = false;  // numbers have an offset that the source's had not
   int64_t missing_ = 0;
 };
 

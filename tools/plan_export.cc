@@ -17,6 +17,7 @@
 #include "schema/base/file.h"
 #include "schema/base/status_macros.h"
 #include "tools/export_files.h"
+#include "tools/export_names.h"
 #include "tools/export_tensor.h"
 #include "tools/known_plan.h"
 
@@ -140,12 +141,12 @@ void AddNotes(const KnownPlan& known, const std::vector<ExportTensor>& tensors,
 }
 
 absl::StatusOr<std::vector<ExportTensor>> TensorsOf(
-    const KnownPlan& known, const PiecesOf& pieces,
+    const KnownPlan& known, const ExportNames& names,
     std::vector<std::string>* notes) {
   std::vector<ExportTensor> out;
-  for (const OriginTensor& t : known.origin.tensors) {
+  for (const OriginTensor& t : names.tensors) {
     DS_ASSIGN_OR_RETURN(ExportTensor tensor,
-                        ExportTensor::Create(known, t, pieces));
+                        ExportTensor::Create(known, t, names.parts));
     if (tensor.missing() > 0 && tensor.missing() == t.num_elements()) {
       notes->push_back(absl::StrCat("tensor ", t.name,
                                     " is not written: the plan does not have "
@@ -179,15 +180,15 @@ absl::StatusOr<ExportResult> ExportPlan(const ExportOptions& o) {
   DS_ASSIGN_OR_RETURN(const std::unique_ptr<KnownPlan> known,
                       LoadKnownPlan(o.plan, "export", threads));
   std::vector<std::string> notes;
-  const PiecesOf pieces = PiecesByTensor(known->unsliced);
+  DS_ASSIGN_OR_RETURN(const ExportNames names, ChooseNames(*known, &notes));
   DS_ASSIGN_OR_RETURN(const std::vector<ExportTensor> tensors,
-                      TensorsOf(*known, pieces, &notes));
+                      TensorsOf(*known, names, &notes));
   std::vector<Shard> shards = MakeShards(tensors, o.max_shard_bytes);
   const bool other_types = std::any_of(
       tensors.begin(), tensors.end(),
       [](const ExportTensor& t) { return t.dtype() != t.tensor().dtype; });
   DS_ASSIGN_OR_RETURN(std::vector<KeptFile> files,
-                      ExportFiles(*known, other_types, &notes));
+                      ExportFiles(*known, names.config, other_types, &notes));
   AddNotes(*known, tensors, &notes);
   if (shards.size() > 1) {
     KeptFile index;

@@ -286,6 +286,66 @@ def check_made_up(c, dscompile, dsrun, dsplan):
                 f'made up, {dtype}: the same ids', (ids, r.stderr))
 
 
+MEGATRON = {
+    'model_type': 'megatron_gpt', 'num_layers': 2, 'hidden_size': 48,
+    'num_attention_heads': 6, 'ffn_hidden_size': 76,
+    'max_position_embeddings': 96, 'padded_vocab_size': 131,
+    'params_dtype': 'torch.bfloat16'}
+ROPE = {'position_embedding_type': 'rope', 'add_position_embedding': False,
+        'use_rotary_position_embeddings': True}
+# What a config of Megatron-LM has besides, and the class that computes the same.
+CLASSES = [
+    ('GPT2LMHeadModel', {}),
+    ('GPT2LMHeadModel', {'apply_layernorm_1p': True,
+                         'untie_embeddings_and_output_weights': True}),
+    ('GPTNeoXForCausalLM', {**ROPE, 'rotary_percent': 0.5,
+                            'untie_embeddings_and_output_weights': True}),
+    ('LlamaForCausalLM', {**ROPE, 'normalization': 'RMSNorm', 'swiglu': True,
+                          'add_bias_linear': False, 'num_query_groups': 2,
+                          'group_query_attention': True, 'rotary_base': 5000,
+                          'untie_embeddings_and_output_weights': True}),
+    (None, {**ROPE, 'normalization': 'RMSNorm', 'add_bias_linear': False,
+            'squared_relu': True}),
+]
+
+
+def check_megatron(c, dscompile, dsrun, dsplan):
+    """Megatron-LM's tensors under the names of a model of transformers."""
+    for name, more in CLASSES:
+        for dtype in ('bf16', 'fp32'):
+            what = f'Megatron-LM as {name}, {dtype}'
+            clean('meg', 'meg-out', 'meg-again')
+            with open('meg.json', 'w', encoding='utf-8') as f:
+                json.dump({**MEGATRON, **more}, f)
+            r = run(dscompile, 'meg.json', '--random-weights', 3, '--tp', 2,
+                    '--dtype', dtype, '-o', 'meg')
+            c.check(r.returncode == 0, what, r.stderr)
+            r = run(dsplan, 'export', 'meg', '-o', 'meg-out')
+            want = ('note: the tensors have Megatron-LM\'s names' if name is None
+                    else 'note: Megatron-LM\'s tensors are written as those of '
+                    f'{name}, which computes the same')
+            c.check(r.returncode == 0 and want in r.stderr, what, r.stderr)
+            if name is not None:
+                c.check(config('meg-out')['architectures'] == [name], what)
+            r = run(dscompile, 'meg-out', '--tp', 2, '--dtype', dtype, '-o',
+                    'meg-again')
+            ids = [run(dsrun, p, '--prompt-ids', '5,6,7', '-n', 12, '--greedy',
+                       '--ignore-eos', '--print-ids').stdout
+                   for p in ('meg', 'meg-again')]
+            c.check(r.returncode == 0 and ids[0] and ids[0] == ids[1],
+                    f'{what}: the same ids', (ids, r.stderr))
+    source = os.path.join(CASES, 'models', 'megatron-gpt')
+    clean('meg', 'meg-out', 'meg-again')
+    run(dscompile, source, '--tp', 3, '-o', 'meg')
+    run(dsplan, 'export', 'meg', '-o', 'meg-out')
+    r = run(dscompile, 'meg-out', '--tp', 3, '-o', 'meg-again')
+    c.check(r.returncode == 0 and weights('meg') == weights('meg-again'),
+            'Megatron-LM\'s own bits', r.stderr)
+    want, got = read(source), read('meg-out')
+    c.check(want['language_model.embedding.word_embeddings.weight']
+            == got['transformer.wte.weight'], 'its embedding')
+
+
 def check_gpu(c, dscompile, dsplan):
     source = os.path.join(CASES, 'models', 'qwen3')
     r = run(dscompile, source, '--target', 'sm_90a', '--tp', 2, '--max-batch', 1,
@@ -381,6 +441,7 @@ def main():
         check_text(c, dscompile, dsrun, dsplan)
         check_gguf(c, dscompile, dsrun, dsplan)
         check_made_up(c, dscompile, dsrun, dsplan)
+        check_megatron(c, dscompile, dsrun, dsplan)
         check_gpu(c, dscompile, dsplan)
         check_refusals(c, dscompile, dsplan)
         os.chdir('/')

@@ -464,6 +464,29 @@ def manifests():
                       'world_size': 1, 'files': files}, indent=2).encode()
 
 
+def plan_origins():
+    """Small graphs as plans carry them."""
+    base = {'format': 2, 'options': {
+        'target': 'cpu', 'dtype': 'bf16', 'tp': 2, 'max_seq_len': 96,
+        'max_batch': 8, 'max_step_tokens': 512, 'kv_block': 64},
+        'config': {'model_type': 'llama'},
+        'ceilings': {'max_source_tokens': 0, 'max_images': 0,
+                     'image_tokens': 0},
+        'passes': ['fuse-qkv', 'quantize-weights']}
+    tensors = [
+        {'name': 'a.weight', 'dtype': 'bf16', 'shape': [6, 4]},
+        {'name': 'b.weight', 'dtype': 'f32', 'shape': [4, 6], 'turned': True},
+        {'name': 'c.weight', 'dtype': 'f16', 'shape': [3, 2], 'rest': [
+            {'begin': 0, 'end': 2, 'values': [1, 0.5, -2.0, 1e-3]}]},
+        {'name': 'scale', 'dtype': 'f64', 'shape': []}]
+    for graph in sorted((TESTS / 'golden/tensor-slice').glob('*.ir')):
+        text = graph.read_text().split('# EXPECT')[0]
+        text = text[text.index('graph @'):]
+        yield compact({**base, 'tensors': tensors, 'ir': text}).encode()
+    yield compact({**base, 'tensors': [], 'ir': '', 'ranks_edited': True,
+                   'tied_head': False}).encode()
+
+
 def prompt_files():
     yield parts('a.txt', 'Hello\nworld\r\n\n  x\n')
     for request in (
@@ -520,7 +543,7 @@ SEEDS = {
     'chat_encode': chats, 'cli_args': command_lines, 'config': configs,
     'generation_config': generation_configs, 'gguf': ggufs, 'ir_text': graphs,
     'jinja': templates, 'json': json_texts, 'launch': launches,
-    'manifest': manifests, 'passes': pass_lists,
+    'manifest': manifests, 'passes': pass_lists, 'plan_origin': plan_origins,
     'pickle': pickles,
     'picture': pictures, 'prompt_file': prompt_files,
     'regex_pretok': patterns, 'safetensors': safetensors_files,
