@@ -212,6 +212,9 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
       ParseDeepSpeedName(Basename(path)).has_value()) {
     return OpenDeepSpeedFile(path, options);
   }
+  if (!is_folder && FileExists(path) && IsMegatronRankFile(path)) {
+    return OpenMegatronFile(path, options);
+  }
   if (is_folder ? LooksLikeMegatron(path) : LooksLikeCheckpointJson(path)) {
     return is_folder ? OpenMegatronFolder(path, options)
                      : OpenCheckpointJson(path, options);

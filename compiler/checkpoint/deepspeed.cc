@@ -262,10 +262,14 @@ class Opener {
     const bool named =
         std::any_of(states_[0][0].module().begin(),
                     states_[0][0].module().end(), [](const TensorInfo& t) {
+                      // GPT-NeoX, BLOOM and Falcon have blocks of their own
+                      // name.
                       return absl::StrContains(
                                  t.name, "embedding.word_embeddings.weight") ||
-                             absl::StrContains(t.name, ".query_key_value.") ||
-                             absl::StrContains(t.name, ".linear_qkv.");
+                             absl::StrContains(t.name, ".linear_qkv.") ||
+                             (absl::StrContains(t.name, ".query_key_value.") &&
+                              !absl::StrContains(t.name, "gpt_neox.") &&
+                              !absl::StrContains(t.name, "h."));
                     });
     if (!named) return false;
     if (states_[0][0].state.args.is_object()) return true;

@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenDeepSpeedList(
   };
   if (all(named)) {
     DS_ASSIGN_OR_RETURN(files, ArrangeDeepSpeedFiles(paths, list.where));
-    if (files.optim_states.empty() && !files.zero_states.empty()) {
+    if (files.optim_states.empty() && files.mp_ranks() > 0) {
       // The partitions, which stand beside what describes them.
       DS_ASSIGN_OR_RETURN(DeepSpeedFiles there,
                           ListDeepSpeedStep(files.folder));

@@ -169,6 +169,14 @@ absl::Status Fill(const TorchFile& torch, const Value& root, int file,
                         ReadShapes("frozen_param_shapes", *v));
   }
   DS_RETURN_IF_ERROR(ReadShared(root, out));
+  if (const Value* v = Get(root, "buffer_names"); v != nullptr) {
+    if (v->kind() != Kind::kList && v->kind() != Kind::kTuple) {
+      return Wrong("buffer_names", *v, "a list of names");
+    }
+    for (const Value* name : v->items()) {
+      if (name->is_text()) out->buffers.insert(std::string(name->bytes()));
+    }
+  }
   DS_ASSIGN_OR_RETURN(out->experts, ReadExperts(root));
   if (const Value* v = Get(root, "universal_checkpoint_info"); v != nullptr) {
     out->cuts = ReadRankCuts(*v);
@@ -289,20 +297,19 @@ absl::Status FillZero(const TorchFile& torch, int file, ZeroShard* out) {
 }  // namespace
 
 bool DeepSpeedShard::has_weights() const {
-  absl::flat_hash_set<absl::string_view> stored;
-  for (const TensorInfo& t : module()) {
-    if (t.num_elements() > 0) stored.insert(t.name);
-  }
-  if (param_shapes.empty()) return !stored.empty();
-  absl::flat_hash_set<absl::string_view> named;
-  for (const TensorInfo& t : module()) named.insert(t.name);
+  absl::flat_hash_set<absl::string_view> empty;
   bool any = false;
+  for (const TensorInfo& t : module()) {
+    if (t.num_elements() == 0) {
+      empty.insert(t.name);
+    } else {
+      any = any || !buffers.contains(t.name);
+    }
+  }
   for (const auto& group : param_shapes) {
     for (const NamedShape& p : group) {
-      const bool empty = std::count(p.shape.begin(), p.shape.end(), 0) > 0;
-      if (empty || !named.contains(p.name)) continue;
-      if (!stored.contains(p.name)) return false;  // a placeholder
-      any = true;
+      const bool none = std::count(p.shape.begin(), p.shape.end(), 0) > 0;
+      if (!none && empty.contains(p.name)) return false;  // a placeholder
     }
   }
   return any;

@@ -44,7 +44,8 @@ struct DeepSpeedShard {
   absl::optional<int64_t> global_steps, mp_world_size, dp_world_size;
   ParamShapes param_shapes;
   std::vector<NamedShape> frozen_shapes;
-  std::vector<TensorInfo> frozen;  // frozen_param_fragments
+  std::vector<TensorInfo> frozen;            // frozen_param_fragments
+  absl::flat_hash_set<std::string> buffers;  // buffer_names
   // Another name of a tensor, and the name that the tensor has.
   std::vector<std::pair<std::string, std::string>> shared;
   absl::optional<ExpertCounts> experts;  // num_experts

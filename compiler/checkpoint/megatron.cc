@@ -330,6 +330,18 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatronFolder(
   return OpenMegatron(files, folder, {}, options);
 }
 
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatronFile(
+    const std::string& path, const OpenOptions& options) {
+  const std::string folder = Dirname(Dirname(path));
+  DS_ASSIGN_OR_RETURN(MegatronFiles files, FindMegatronFiles(folder));
+  if (files.paths.size() > 1) {
+    files.notes.push_back(absl::StrCat(
+        path, ": is one of ", files.paths.size(), " ranks; all of ", folder,
+        " are read"));
+  }
+  return OpenMegatron(files, folder, {}, options);
+}
+
 absl::Status RefuseMegatronOptions(const std::string& path,
                                    const OpenOptions& options) {
   if (options.vocab_size == 0 && options.qkv_layout.empty()) {

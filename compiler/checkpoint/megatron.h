@@ -40,6 +40,10 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> JoinMegatron(
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatronFolder(
     const std::string& folder, const OpenOptions& options);
 
+// The checkpoint that `path`, the file of a rank in its own folder, is part of.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatronFile(
+    const std::string& path, const OpenOptions& options);
+
 // InvalidArgument when an option is given that is of Megatron alone; `path` is
 // something else.
 absl::Status RefuseMegatronOptions(const std::string& path,

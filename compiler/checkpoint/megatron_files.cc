@@ -177,6 +177,13 @@ bool IsMegatronRank(const std::string& path) {
   return !rank.ok() || rank->has_value();
 }
 
+bool IsMegatronRankFile(const std::string& path) {
+  const absl::string_view name = Basename(path);
+  return std::find(std::begin(kFileNames), std::end(kFileNames), name) !=
+             std::end(kFileNames) &&
+         IsRankName(Basename(Dirname(path)));
+}
+
 bool LooksLikeMegatron(const std::string& folder) {
   if (FileExists(JoinPath(folder, kTracker))) return true;
   for (const char* weights :

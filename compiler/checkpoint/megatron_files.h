@@ -37,6 +37,9 @@ absl::StatusOr<absl::optional<MegatronRank>> ParseMegatronRank(
 // Whether `path` is the folder mp_rank_TT of a rank, or a file in such a one.
 bool IsMegatronRank(const std::string& path);
 
+// Whether `path` is named as the file of a rank in its own folder.
+bool IsMegatronRankFile(const std::string& path);
+
 // Whether `folder` holds Megatron's tracker, its iterations or its ranks, and
 // no weights of Hugging Face.
 bool LooksLikeMegatron(const std::string& folder);

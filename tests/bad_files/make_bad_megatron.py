@@ -183,6 +183,7 @@ def config_beside(d):
     (d / "config.json").write_text(json.dumps(m.Model().args(2)))
 
 
+case("MD-10-legal-file", source=RANKS[1])(model)
 edited("MD-10-args-number", lambda root, c: root.update(args=7), None)
 edited("MD-10-model-and-module",
        lambda root, c: c.update(module=c["model"]), None)
