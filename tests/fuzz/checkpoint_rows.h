@@ -17,8 +17,11 @@ namespace deepslice {
 inline void ReadAllRows(const Checkpoint& checkpoint) {
   for (const TensorInfo& t : checkpoint.tensors()) {
     FUZZ_CHECK(checkpoint.Find(t.name) == &t);
-    FUZZ_CHECK(t.bytes <= checkpoint.file_bytes(t.file).size());
-    FUZZ_CHECK(t.offset <= checkpoint.file_bytes(t.file).size() - t.bytes);
+    // ReadRows checks the places of parts.
+    if (t.parts.empty()) {
+      FUZZ_CHECK(t.bytes <= checkpoint.file_bytes(t.file).size());
+      FUZZ_CHECK(t.offset <= checkpoint.file_bytes(t.file).size() - t.bytes);
+    }
     const int64_t columns = t.row_elements();
     if (columns == 0 || t.rows() == 0) continue;
     const int64_t rows = std::min<int64_t>(t.rows(), 4096 / columns);

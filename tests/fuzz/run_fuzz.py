@@ -35,7 +35,7 @@ LIMITS = ['-rss_limit_mb=512', '-malloc_limit_mb=256', '-timeout=120',
 LENGTHS = {'plan': 16384, 'selftest': 16384, 'gguf': 4096, 'jinja': 2048,
            'json': 4096, 'chat_encode': 512, 'cli_args': 384, 'pickle': 2048,
            'sentencepiece_model': 4096, 'tokenizer_json': 3072,
-           'torch_file': 4096,
+           'torch_file': 4096, 'deepspeed_step': 16384,
            'tokenizer_tables': 2048, 'utf8_stream': 64, 'split_scanner': 96,
            'stop_strings': 128, 'regex_pretok': 256, 'passes': 2048,
            'ir_text': 1536, 'config': 1536, 'picture': 4608}

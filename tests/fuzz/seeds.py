@@ -12,6 +12,7 @@ import pathlib
 import re
 import struct
 import sys
+import tempfile
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 ROOT = TESTS.parent
@@ -162,6 +163,56 @@ def torch_files():
         yield t.torch_legacy(opcodes, {'0': (4, bytes(24))})
     legacy = t.tensor(t.storage('0', 'float32', 6, view=('1', 2, 3)), [3])
     yield t.torch_legacy(t.dict_({'v': legacy}), {'0': (4, bytes(24))})
+
+
+def deepspeed_steps():
+    """Two files of model_states and two of optim_states each, without checksums
+    of the pickles."""
+    import deepspeed_writer as d
+    import torch_writer as t
+
+    def tensor(*shape):
+        count = 1
+        for dim in shape:
+            count *= dim
+        return d.Tensor(shape, bytes(range(4 * count)))
+    whole = {'a.b': tensor(3, 2), 'c': tensor(5), 'd': tensor(2, 1, 2)}
+    parts_of = [{'a.b': tensor(2, 2), 'c': tensor(2), 'd': tensor(2, 2)},
+                {'a.b': tensor(2, 1), 'c': tensor(1), 'd': tensor(2, 2)}]
+    cuts = {'parameter_with_row_parallelism_patterns': [r'^a\.b$'],
+            'tp_replicated_parameter_patterns': ['^d$'],
+            'vocabulary_parameter_patterns': ['^c$'], 'original_vocab_size': 2}
+    blocks = {'parameter_with_sub_params': [
+        {'patterns': [r'^a\.b$'], 'shape': [2, -1], 'partition_dim': 1}],
+        'sub_param_shard_widths': {r'^a\.b$': [[1, 0], [1, 1]]},
+        'parameter_with_2_sub_params_cat_dim_0': ['^d$'],
+        'autotp_unsupported_parameter_patterns': {'^e$': 'x'},
+        'affine_map': {'params': {'^c$': {'ranks': {0: {'pieces': [
+            {'scale': 1.0}]}}}}}}
+    for ranks, how in (
+            ([whole], {'zero': 3, 'dp': 2, 'frozen': ['c'],
+                       'shared': {'e': 'a.b'}, 'buffers': {'f': tensor(2)}}),
+            ([whole], {'zero': 3, 'dp': 2, 'groups': 2}),
+            ([whole] * 2, {'zero': 2, 'dp': 1, 'module': False, 'align': 4}),
+            (parts_of, {'zero': 1, 'dp': 1,
+                        'client': {'universal_checkpoint_info': cuts}}),
+            (parts_of, {'zero': 3, 'dp': 1,
+                        'client': {'universal_checkpoint_info': blocks}})):
+        files = []
+
+        def keep(kind, mp, dp, root):
+            storages = {}
+            code = d.opcodes(root, storages)
+            z = t.Zip().add('a/data.pkl', t.pickle(code), {'crc': 0},
+                            {'crc': 0})
+            for key, data in storages.items():
+                z.add(f'a/data/{key}', data)
+            files.append((kind, z.build()))
+            return False
+        with tempfile.TemporaryDirectory() as folder:
+            d.write(folder, ranks, edit=keep, **how)
+        yield parts(*[data for kind in ('model', 'optim')
+                      for k, data in files if k == kind])
 
 
 def small_tokenizers():
@@ -541,6 +592,7 @@ def pictures():
 
 SEEDS = {
     'chat_encode': chats, 'cli_args': command_lines, 'config': configs,
+    'deepspeed_step': deepspeed_steps,
     'generation_config': generation_configs, 'gguf': ggufs, 'ir_text': graphs,
     'jinja': templates, 'json': json_texts, 'launch': launches,
     'manifest': manifests, 'passes': pass_lists, 'plan_origin': plan_origins,
