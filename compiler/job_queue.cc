@@ -10,6 +10,11 @@ void JobQueue::Add(Job job) {
   jobs_.push_back(std::move(job));
 }
 
+void JobQueue::AddFirst(Job job) {
+  absl::MutexLock lock(&mutex_);
+  jobs_.push_front(std::move(job));
+}
+
 absl::Status JobQueue::Run(int threads) {
   std::vector<std::thread> others;
   for (int i = 1; i < threads; ++i) others.emplace_back([this] { Work(); });

@@ -15,6 +15,8 @@ class JobQueue {
   using Job = std::function<absl::Status()>;
   // Thread-safe; before or during Run.
   void Add(Job job);
+  // The same, before all others.
+  void AddFirst(Job job);
   // Runs all jobs, those added meanwhile too, on `threads` threads, in the
   // order they were added. After a failure no further job starts. Returns the
   // first error (in the order of failing).

@@ -91,7 +91,13 @@ void SourceHashes::QueueLocked(size_t i) {
   const bool last = file.next == file.regions.size();
   if (last ? !file.sha256.empty() : ready < file.hashed + kPart) return;
   file.queued = true;
-  jobs_.Add([this, i] { return Hash(i); });
+  // What has just been read comes first, while it is in memory; a file that
+  // nobody reads can wait.
+  if (file.regions.empty()) {
+    jobs_.Add([this, i] { return Hash(i); });
+  } else {
+    jobs_.AddFirst([this, i] { return Hash(i); });
+  }
 }
 
 absl::Status SourceHashes::Hash(size_t i) {

@@ -2,17 +2,23 @@
 """Times dscompile against copying and hashing the same bytes.
 
     bench_compile.py DSCOMPILE [--forms safetensors,torch,megatron,zero3]
-                     [--gigabytes 4] [--tp 4] [--rounds 5] [--dir DIR]
+                     [--gigabytes 4] [--tp 4] [--rounds 5] [--memory MIB]
+                     [--dir DIR]
 
 For each container (make_large_checkpoint.py) makes a checkpoint of that size,
 then, in turn: `cp && sync` plus `openssl dgst -sha256` of it, and `dscompile --tp
 N --dtype bf16` of it. The page cache is warm. One more run, not timed, begins
 with the source out of the page cache: what the disk then gave is what was read,
-and the largest anonymous memory is watched. Prints a row for each container.
+and the largest anonymous memory is watched. With --memory the mapped source is
+driven out of memory in this run whenever so much has come from the disk, as if no
+more of it had room: what is then read again is what was under way. Prints a row
+for each container.
 """
 import argparse
+import ctypes
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -42,12 +48,43 @@ def forget(paths):
         os.close(fd)
 
 
-def watched(command):
+class IoVector(ctypes.Structure):
+    _fields_ = [('base', ctypes.c_void_p), ('size', ctypes.c_size_t)]
+
+
+def drive_out(pid, pidfd, folder):
+    """process_madvise(MADV_PAGEOUT) of a process's mappings of a folder's
+    files."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f'/proc/{pid}/maps', encoding='utf-8') as f:
+        rows = [line.split(None, 5) for line in f]
+    for row in rows:
+        if len(row) < 6 or not row[5].startswith(folder + os.sep):
+            continue
+        begin, end = (int(x, 16) for x in row[0].split('-'))
+        vector = IoVector(begin, end - begin)
+        if libc.syscall(440, pidfd, ctypes.byref(vector), 1, 21, 0) < 0:
+            sys.exit(f'process_madvise: {os.strerror(ctypes.get_errno())}')
+
+
+def from_disk(pid):
+    with open(f'/proc/{pid}/io', encoding='ascii') as f:
+        return next(int(line.split()[1]) for line in f
+                    if line.startswith('read_bytes:'))
+
+
+def watched(command, source, memory):
     """Runs a command. -> its largest RssAnon in bytes, looked at every 2 ms,
     and the bytes that it had from the disk."""
     run = subprocess.Popen(command)
-    anonymous = 0
+    pidfd = os.pidfd_open(run.pid)
+    anonymous = had = 0
     while True:
+        if memory and from_disk(run.pid) - had > memory:
+            run.send_signal(signal.SIGSTOP)
+            drive_out(run.pid, pidfd, source)
+            had = from_disk(run.pid)
+            run.send_signal(signal.SIGCONT)
         pid, status, usage = os.wait4(run.pid, os.WNOHANG)
         if pid:
             break
@@ -56,6 +93,7 @@ def watched(command):
                 if line.startswith('RssAnon:'):
                     anonymous = max(anonymous, 1024 * int(line.split()[1]))
         time.sleep(0.002)
+    os.close(pidfd)
     run.returncode = os.waitstatus_to_exitcode(status)
     if run.returncode:
         sys.exit('dscompile failed')
@@ -82,9 +120,12 @@ def bench(a, form, tmp):
         print(f'{form} {i}: copy and hash {copied[-1]:.2f} s, dscompile '
               f'{compiled[-1]:.2f} s', file=sys.stderr, flush=True)
     forget(paths)
-    anonymous, read = watched(command)
-    c, d = statistics.median(copied), statistics.median(compiled)
-    print(f'| {form} | {size / 2**30:.2f} | {c:.2f} | {d:.2f} | {d / c:.2f} | '
+    anonymous, read = watched(command, source, a.memory * 2**20)
+    times = '- | - | -'
+    if copied:
+        c, d = statistics.median(copied), statistics.median(compiled)
+        times = f'{c:.2f} | {d:.2f} | {d / c:.2f}'
+    print(f'| {form} | {size / 2**30:.2f} | {times} | '
           f'{anonymous / 2**20:.0f} | {200 + 3 * largest / 2**20:.0f} | '
           f'{read / size:.3f} |', flush=True)
     shutil.rmtree(tmp)
@@ -97,6 +138,7 @@ def main():
     p.add_argument('--gigabytes', type=float, default=4)
     p.add_argument('--tp', type=int, default=4)
     p.add_argument('--rounds', type=int, default=5)
+    p.add_argument('--memory', type=int, default=0)
     p.add_argument('--dir', default=None)
     a = p.parse_args()
     print('| container | GiB | copy, sync, hash s | dscompile s | ratio | '
