@@ -21,6 +21,8 @@ using pickle::Kind;
 using pickle::Value;
 
 constexpr size_t kMostRanks = 65'536;
+// Values looked at in all: one may be there under many names.
+constexpr int64_t kMostValues = 4'000'000;
 
 bool IsList(const Value& v) {
   return v.kind() == Kind::kList || v.kind() == Kind::kTuple;
@@ -103,6 +105,7 @@ class Reader {
       if (!IsList(*block) || block->items().size() > kMostRanks) return false;
       out->emplace_back();
       for (const Value* width : block->items()) {
+        if (++values_ > kMostValues) return false;
         if (!width->is_int() || width->as_int() < 0 ||
             width->as_int() > limits::kTensorBytes) {
           return false;
@@ -120,8 +123,19 @@ class Reader {
     const Value* list = info.Find(kKey);
     if (list == nullptr || list->is_none()) return;
     if (!IsList(*list)) return Bad(absl::StrCat(kKey, ": is "), *list);
-    const Value* widths = info.Find("sub_param_shard_widths");
+    absl::flat_hash_map<absl::string_view, const Value*> widths;
+    if (const Value* dict = info.Find("sub_param_shard_widths");
+        dict != nullptr && dict->is_dict()) {
+      for (size_t i = 0; i + 1 < dict->items().size(); i += 2) {
+        const Value& pattern = *dict->items()[i];
+        if (pattern.is_text()) widths[pattern.bytes()] = dict->items()[i + 1];
+      }
+    }
     for (const Value* item : list->items()) {
+      values_ += item->items().size();
+      if (!item->is_dict() || values_ > kMostValues) {
+        return Bad(absl::StrCat(kKey, ": holds "), *item);
+      }
       const Value* patterns = item->Find("patterns");
       const Value* shape = item->Find("shape");
       const Value* dim = item->Find("partition_dim");
@@ -143,11 +157,12 @@ class Reader {
       }
       std::string name;
       for (const Value* pattern : patterns->items()) {
+        if (++values_ > kMostValues) return Bad("holds too much: ", info);
         if (!Name(kKey, *pattern, &name)) return;
         cut.blocks = count;
         cut.widths.clear();
-        const Value* own =
-            widths == nullptr ? nullptr : widths->Find(pattern->bytes());
+        const auto found = widths.find(pattern->bytes());
+        const Value* own = found == widths.end() ? nullptr : found->second;
         if (own != nullptr && !Widths(*own, &cut.widths)) {
           return Bad("sub_param_shard_widths: holds ", *own);
         }
@@ -188,7 +203,10 @@ class Reader {
     if (params == nullptr || !params->is_dict()) return;
     std::string name;
     for (size_t i = 0; i + 1 < params->items().size(); i += 2) {
-      if (!HasScale(*params->items()[i + 1])) continue;
+      const bool scaled = HasScale(*params->items()[i + 1]);
+      if (values_ > kMostValues)
+        return Bad("affine_map: holds too much: ", *map);
+      if (!scaled) continue;
       if (!Name("affine_map", *params->items()[i], &name)) return;
       RankCut cut{RankCut::kRefused};
       cut.why = "the ranks hold multiples of it";
@@ -196,13 +214,17 @@ class Reader {
     }
   }
 
-  static bool HasScale(const Value& param) {
+  bool HasScale(const Value& param) {
+    values_ += param.items().size();
     const Value* ranks = param.Find("ranks");
     if (ranks == nullptr || !ranks->is_dict()) return false;
     for (size_t i = 1; i < ranks->items().size(); i += 2) {
+      values_ += ranks->items()[i]->items().size();
       const Value* pieces = ranks->items()[i]->Find("pieces");
       if (pieces == nullptr || !IsList(*pieces)) continue;
       for (const Value* piece : pieces->items()) {
+        values_ += piece->items().size();
+        if (values_ > kMostValues) return false;
         const Value* scale = piece->Find("scale");
         if (scale == nullptr || scale->is_none()) continue;
         const bool one = scale->is_int() ? scale->as_int() == 1
@@ -214,6 +236,7 @@ class Reader {
     return false;
   }
 
+  int64_t values_ = 0;
   RankCuts out_;
 };
 

@@ -40,11 +40,19 @@ absl::StatusOr<absl::optional<int64_t>> ReadCount(const Value& root,
   return absl::optional<int64_t>(v->as_int());
 }
 
+absl::Status CheckTensors(absl::string_view key, int64_t count) {
+  if (count <= limits::kTensorsPerCheckpoint) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      key, ": more than ", limits::kTensorsPerCheckpoint, " tensors"));
+}
+
 // {name: shape, ...}
 absl::StatusOr<std::vector<NamedShape>> ReadShapes(absl::string_view key,
                                                    const Value& v) {
   const Value* dict = v.AsDict();
   if (dict == nullptr) return Wrong(key, v, "shapes by name");
+  DS_RETURN_IF_ERROR(
+      CheckTensors(key, static_cast<int64_t>(dict->items().size() / 2)));
   std::vector<NamedShape> out;
   absl::flat_hash_set<absl::string_view> names;
   for (size_t i = 0; i + 1 < dict->items().size(); i += 2) {
@@ -75,10 +83,6 @@ absl::StatusOr<std::vector<NamedShape>> ReadShapes(absl::string_view key,
     for (const Value* dim : shape.items()) named.shape.push_back(dim->as_int());
     out.push_back(std::move(named));
   }
-  if (static_cast<int64_t>(out.size()) > limits::kTensorsPerCheckpoint) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        key, ": more than ", limits::kTensorsPerCheckpoint, " tensors"));
-  }
   return out;
 }
 
@@ -96,8 +100,12 @@ absl::StatusOr<ParamShapes> ReadParamShapes(const Value& root) {
   if (static_cast<int64_t>(v->items().size()) > kMostGroups) {
     return Wrong(kKey, *v, "the shapes of at most 65536 groups");
   }
+  // One dict may be there many times.
+  int64_t tensors = 0;
   for (const Value* item : v->items()) {
     DS_ASSIGN_OR_RETURN(auto group, ReadShapes(kKey, *item));
+    tensors += static_cast<int64_t>(group.size());
+    DS_RETURN_IF_ERROR(CheckTensors(kKey, tensors));
     out.push_back(std::move(group));
   }
   return out;
@@ -153,8 +161,7 @@ absl::StatusOr<absl::optional<ExpertCounts>> ReadExperts(const Value& root) {
 }
 
 // All of a file but the path before errors.
-absl::Status Fill(const TorchFile& torch, const Value& root, int file,
-                  DeepSpeedShard* out) {
+absl::Status Fill(const Value& root, DeepSpeedShard* out) {
   const Value* module = Get(root, "module");
   if (module != nullptr && module->AsDict() == nullptr) {
     return Wrong("module", *module, "the state dict of the model");
@@ -202,9 +209,14 @@ absl::Status ReadGaps(const Value& state, ZeroShard* out) {
   };
   const Value* v = Get(state, kKey);
   if (v == nullptr) return absl::OkStatus();
-  if (!is_list(*v)) return Wrong(kKey, *v, "a list for each group");
+  if (!is_list(*v) || static_cast<int64_t>(v->items().size()) > kMostGroups) {
+    return Wrong(kKey, *v, "a list for each group");
+  }
+  int64_t counts = 0;
   for (const Value* group : v->items()) {
     if (!is_list(*group)) return Wrong(kKey, *group, "a list of counts");
+    counts += static_cast<int64_t>(group->items().size());
+    DS_RETURN_IF_ERROR(CheckTensors(kKey, counts));
     out->gaps.emplace_back();
     for (const Value* count : group->items()) {
       if (!count->is_int() || count->as_int() < 0 ||
@@ -323,7 +335,7 @@ absl::StatusOr<DeepSpeedShard> ReadDeepSpeedShard(const SourceBytes& source,
   DeepSpeedShard out;
   DS_ASSIGN_OR_RETURN(out.state, ReadMegatronState(*torch));
   const Value& root = *torch->root().AsDict();
-  DS_RETURN_IF_ERROR(Annotate(Fill(*torch, root, file, &out), path));
+  DS_RETURN_IF_ERROR(Annotate(Fill(root, &out), path));
   out.state.chunks.emplace_back();
   const auto list = [&](absl::string_view key,
                         std::vector<TensorInfo>* to) -> absl::Status {

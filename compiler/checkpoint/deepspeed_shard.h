@@ -49,7 +49,7 @@ struct DeepSpeedShard {
   // Another name of a tensor, and the name that the tensor has.
   std::vector<std::pair<std::string, std::string>> shared;
   absl::optional<ExpertCounts> experts;  // num_experts
-  absl::optional<RankCuts> cuts;        // universal_checkpoint_info
+  absl::optional<RankCuts> cuts;         // universal_checkpoint_info
 
   const std::vector<TensorInfo>& module() const { return state.chunks[0]; }
   // Whether `module` has the elements of parameters, and no placeholders.

@@ -105,6 +105,12 @@ class Joiner {
         return differs("groups of parameters:", optims_[0].groups.size(),
                        o.groups.size());
       }
+      if (o.gaps != optims_[0].gaps) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            o.path, ": param_alignment_paddings: differ from those in ",
+            optims_[0].path,
+            "; the ranks are of different runs, copy them again"));
+      }
       if (o.partitions != 0 && o.partitions != ranks()) {
         return absl::InvalidArgumentError(absl::StrCat(
             o.path, ": partition_count: is ", o.partitions,
@@ -295,13 +301,6 @@ class Joiner {
   // Elements to skip after each parameter of a group.
   absl::StatusOr<std::vector<int64_t>> GapsOf(size_t group) const {
     const auto& gaps = optims_[0].gaps;
-    for (const ZeroShard& o : optims_) {
-      if (o.gaps == gaps) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          o.path, ": param_alignment_paddings: differ from those in ",
-          optims_[0].path,
-          "; the ranks are of different runs, copy them again"));
-    }
     const size_t count = Shapes()[group].size();
     if (gaps.empty()) return std::vector<int64_t>(count, 0);
     if (group < gaps.size() && gaps[group].size() == count) return gaps[group];
