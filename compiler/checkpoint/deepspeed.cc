@@ -297,6 +297,10 @@ class Opener {
 
   absl::StatusOr<std::unique_ptr<Checkpoint>> OpenAsHuggingFace() {
     DS_RETURN_IF_ERROR(RefuseMegatronOptions(files_.where, options_));
+    // What has experts is refused by their numbers, whatever its config.
+    if (parts_.config.is_null() && !files_.experts.empty()) {
+      parts_.config = json::Value::Object();
+    }
     if (parts_.config.is_null()) {
       DS_ASSIGN_OR_RETURN(parts_.config, ReadConfigObject(JoinPath(
                                              side_folder_, "config.json")));

@@ -225,6 +225,9 @@ absl::optional<DeepSpeedName> ParseDeepSpeedName(absl::string_view name) {
       is(from("layer_") && TakeNumber(&s, &other) && Take(&s, "-model_") &&
              TakeNumber(&s, &out.mp) && Take(&s, "-model_states.pt"),
          DeepSpeedName::kLayer) ||
+      is(from("layer_") && TakeNumber(&s, &other) &&
+             Take(&s, "-model_states.pt"),
+         DeepSpeedName::kLayer) ||
       is(from("layer_") && TakeNumber(&s, &other) && Take(&s, "_expert_") &&
              TakeNumber(&s, &other) && Take(&s, "_mp_rank_") &&
              TakeNumber(&s, &out.mp) && Take(&s, "_model_states.pt"),

@@ -17,7 +17,7 @@ struct DeepSpeedName {
     kModelStates,      // mp_rank_MM_model_states.pt
     kZeroModelStates,  // zero_pp_rank_D_mp_rank_MM_model_states.pt
     kOptimStates,      // [bf16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt
-    kLayer,            // layer_NN-model_MM-model_states.pt: of a pipeline
+    kLayer,            // layer_NN[-model_MM]-model_states.pt: of a pipeline
     kExpert,           // layer_L_expert_E_mp_rank_MM_model_states.pt
     kExpertOptim,      // expp_rank_E_mp_rank_MM_optim_states.pt
   };

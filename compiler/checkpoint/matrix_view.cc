@@ -5,26 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/checkpoint/strided_rows.h"
+#include "compiler/checkpoint/stored_elements.h"
 #include "schema/base/check.h"
 
 namespace deepslice {
-namespace {
-
-// A tensor's elements in order; in `room` where they are not so stored.
-absl::string_view Elements(const TensorInfo& t, absl::string_view file,
-                           std::string* room) {
-  const absl::string_view stored = file.substr(t.offset);
-  if (t.strides.empty()) return stored.substr(0, t.bytes);
-  ForEachLine(t, reinterpret_cast<const uint8_t*>(stored.data()), 0, t.rows(),
-              [&](const uint8_t* line, int64_t count) {
-                room->append(reinterpret_cast<const char*>(line),
-                             count * DTypeSize(t.dtype));
-              });
-  return *room;
-}
-
-}  // namespace
 
 MatrixView MatrixView::Rows(int64_t begin, int64_t count, int64_t step) const {
   MatrixView out = *this;
@@ -91,10 +75,11 @@ void AddPart(const MatrixView& piece, int64_t row, int64_t column,
   whole->parts.push_back(part);
 }
 
-bool SameElements(const TensorInfo& a, absl::string_view bytes_a,
-                  const TensorInfo& b, absl::string_view bytes_b) {
+bool SameElements(const std::vector<SourceBytes>& sources, const TensorInfo& a,
+                  const TensorInfo& b) {
   std::string room_a, room_b;
-  return Elements(a, bytes_a, &room_a) == Elements(b, bytes_b, &room_b);
+  return StoredElements(sources, a, &room_a) ==
+         StoredElements(sources, b, &room_b);
 }
 
 std::string DimsText(const std::vector<int64_t>& shape) {

@@ -5,9 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "absl/strings/string_view.h"
 #include "compiler/checkpoint/checkpoint.h"
+#include "compiler/checkpoint/loaded_checkpoint.h"
 
 namespace deepslice {
 
@@ -38,10 +39,10 @@ TensorInfo WholeOf(const TensorInfo& first, std::string name,
 void AddPart(const MatrixView& piece, int64_t row, int64_t column,
              TensorInfo* whole);
 
-// Whether two stored tensors (kPlain, without parts) of one shape and type hold
-// the same bytes; `bytes_a` and `bytes_b` are their files.
-bool SameElements(const TensorInfo& a, absl::string_view bytes_a,
-                  const TensorInfo& b, absl::string_view bytes_b);
+// Whether two readable kPlain tensors of one shape and type hold the same
+// bytes.
+bool SameElements(const std::vector<SourceBytes>& sources, const TensorInfo& a,
+                  const TensorInfo& b);
 
 // "[4, 6]".
 std::string DimsText(const std::vector<int64_t>& shape);

@@ -325,8 +325,7 @@ class Merger {
 
   absl::Status CheckEqual(const TensorInfo& a, const TensorInfo& b) const {
     if (&a == &b || !a.unreadable.empty() || !b.unreadable.empty() ||
-        SameElements(a, parts_.sources[a.file].bytes, b,
-                     parts_.sources[b.file].bytes)) {
+        SameElements(parts_.sources, a, b)) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat(

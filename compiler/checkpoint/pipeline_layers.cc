@@ -271,14 +271,20 @@ class Joiner {
   bool megatron_ = false;  // the blocks' names
 };
 
-// NN and MM of layer_NN-model_MM-model_states.pt.
+// NN and MM of layer_NN-model_MM-model_states.pt; MM is 0 where only the
+// pipeline was parallel and the name has none.
 bool ParseLayerName(absl::string_view name, int64_t* layer, int64_t* rank) {
+  if (!absl::ConsumePrefix(&name, "layer_") ||
+      !absl::ConsumeSuffix(&name, "-model_states.pt")) {
+    return false;
+  }
   const size_t at = name.find("-model_");
-  return absl::ConsumePrefix(&name, "layer_") && at != name.npos &&
-         absl::SimpleAtoi(name.substr(0, at - 6), layer) &&
-         absl::ConsumeSuffix(&name, "-model_states.pt") &&
-         absl::SimpleAtoi(name.substr(at - 6 + 7), rank) && *layer >= 0 &&
-         *rank >= 0;
+  *rank = 0;
+  if (at != name.npos &&
+      (!absl::SimpleAtoi(name.substr(at + 7), rank) || *rank < 0)) {
+    return false;
+  }
+  return absl::SimpleAtoi(name.substr(0, at), layer) && *layer >= 0;
 }
 
 absl::StatusOr<std::vector<TensorInfo>> ReadLayer(const std::string& path,

@@ -1,6 +1,6 @@
 // A model whose layers were saved one by one, as DeepSpeed's pipelines do:
 // layer_NN-model_MM-model_states.pt, NN the layer and MM the model-parallel
-// rank.
+// rank, or layer_NN-model_states.pt.
 #ifndef DEEPSLICE_COMPILER_CHECKPOINT_PIPELINE_LAYERS_H_
 #define DEEPSLICE_COMPILER_CHECKPOINT_PIPELINE_LAYERS_H_
 

@@ -173,8 +173,7 @@ class Joiner {
   absl::Status CheckEqual(const TensorInfo& a, const TensorInfo& b) const {
     if (a.shape != b.shape || a.dtype != b.dtype) return Unlike(a, b);
     if (&a == &b || !a.unreadable.empty() || !b.unreadable.empty() ||
-        SameElements(a, parts_.sources[a.file].bytes, b,
-                     parts_.sources[b.file].bytes)) {
+        SameElements(parts_.sources, a, b)) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat(
