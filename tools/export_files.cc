@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "schema/base/status_macros.h"
+#include "tools/tokenizer_json_writer.h"
 
 namespace deepslice {
 namespace {
@@ -150,10 +151,18 @@ absl::StatusOr<std::vector<KeptFile>> ExportFiles(
     out.push_back(std::move(file));
   }
   if (!tokenizer && !contents.tokenizer.empty()) {
-    notes->push_back(
-        "no tokenizer file is written: the source had its tokenizer in a GGUF "
-        "file, and the plan has it compiled; copy the model's tokenizer.json "
-        "beside the weights");
+    if (const auto made = WriteTokenizerFiles(contents.tokenizer)) {
+      out.push_back(JsonFile("tokenizer.json", made->tokenizer));
+      if (root.Find("tokenizer_config") == nullptr) {
+        out.push_back(
+            JsonFile("tokenizer_config.json", made->tokenizer_config));
+      }
+    } else {
+      notes->push_back(
+          "no tokenizer file is written: the source had its tokenizer in a "
+          "GGUF file, and the plan has it compiled; copy the model's "
+          "tokenizer.json beside the weights");
+    }
   }
   if (const Json* policy = root.Find("policy")) {
     out.push_back(JsonFile("policy.json", *policy));
