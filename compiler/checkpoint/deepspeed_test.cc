@@ -31,6 +31,7 @@ TEST(ParseDeepSpeedName, KnowsEveryKindOfFile) {
                  DeepSpeedName::kOptimStates, 7, 2));
   EXPECT_TRUE(
       is("layer_04-model_02-model_states.pt", DeepSpeedName::kLayer, 2, 0));
+  EXPECT_TRUE(is("layer_04-model_states.pt", DeepSpeedName::kLayer, 0, 0));
   EXPECT_TRUE(is("layer_0_expert_3_mp_rank_01_model_states.pt",
                  DeepSpeedName::kExpert, 1, 0));
   EXPECT_TRUE(
@@ -40,7 +41,7 @@ TEST(ParseDeepSpeedName, KnowsEveryKindOfFile) {
   for (const char* name :
        {"mp_rank_00", "mp_rank__model_states.pt", "mp_rank_00_model_states.pt2",
         "mp_rank_9999999999_model_states.pt", "zero_pp_rank_1_model_states.pt",
-        "zero_pp_rank_0_mp_rank_00_states.pt", "layer_1-model_states.pt", ""}) {
+        "zero_pp_rank_0_mp_rank_00_states.pt", "layer_1-model_states", ""}) {
     EXPECT_FALSE(ParseDeepSpeedName(name).has_value()) << name;
   }
 }
