@@ -1,6 +1,7 @@
 #include "tools/dsplan_make.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <iostream>
 
@@ -155,6 +156,11 @@ int RunMakeVerb(MakeVerbs& verbs) {
     return ExitCodeOf(status);
   }
   if (!quiet) Say(output, what, bytes, absl::Now() - start);
+  rusage usage = {};
+  if (verbs.verbosity.verbose && getrusage(RUSAGE_SELF, &usage) == 0) {
+    std::cerr << "peak memory, files' pages among it: "
+              << BytesText(usage.ru_maxrss * 1024.0) << "\n";
+  }
   return kExitDone;
 }
 
