@@ -38,7 +38,11 @@ absl::StatusOr<StepCeilings> ChooseCeilings(
   // A GPU needs that many tokens to be busy.
   if (!HasCpu(targets)) c.max_step_tokens = 2048;
   c.max_seq_len = std::min<int64_t>(model.max_positions, 4096);
-  if (o.max_seq_len > 0) c.max_seq_len = o.max_seq_len;
+  if (o.max_seq_len > 0) {
+    c.max_seq_len = o.lower_max_seq_len
+                        ? std::min(o.max_seq_len, model.max_positions)
+                        : o.max_seq_len;
+  }
   if (IsEncoder(model)) {
     // Whole sequences, and several short ones together.
     c.max_batch = 32;
@@ -182,8 +186,22 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenSource(
   open.ignore_index = o.ignore_index;
   open.vocab_size = o.vocab_size;
   open.qkv_layout = o.qkv_layout;
+  open.base_dir = o.base_dir;
+  open.list_in_config = o.list_in_config;
   DS_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
                       OpenCheckpoint(o.source, open));
+  const int ranks = checkpoint->training_mp_size();
+  if (o.training_mp_size > 0 && ranks == 0 && o.log) {
+    o.log(absl::StrFormat(
+        "--training-mp-size %d: not checked: %s holds whole tensors",
+        o.training_mp_size, o.source));
+  }
+  if (o.training_mp_size > 0 && ranks > 0 && o.training_mp_size != ranks) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--training-mp-size %d: %s was saved by %d tensor-parallel rank%s; "
+        "name the checkpoint that is meant, or leave the flag out",
+        o.training_mp_size, o.source, ranks, ranks == 1 ? "" : "s"));
+  }
   if (checkpoint->padded_vocab() == 0) return checkpoint;
   DS_ASSIGN_OR_RETURN(open.vocab_size,
                       TokenizerSize(*checkpoint, o.tiktoken_pattern));
@@ -261,6 +279,11 @@ absl::StatusOr<CompileResult> Compile(const CompileOptions& o) {
   result.dtype = std::string(StorageName(pipeline.storage));
   DS_ASSIGN_OR_RETURN(const StepCeilings ceilings,
                       ChooseCeilings(o, model, targets));
+  if (o.max_seq_len > ceilings.max_seq_len) {
+    log(absl::StrFormat(
+        "sequences hold the model's %d positions, not the %d tokens asked for",
+        ceilings.max_seq_len, o.max_seq_len));
+  }
   DS_ASSIGN_OR_RETURN(Graph imported, ImportGraph(model));
   DS_ASSIGN_OR_RETURN(const CompiledGraphs graphs,
                       RunPipeline(std::move(imported), pipeline));

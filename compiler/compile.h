@@ -25,6 +25,8 @@ struct CompileOptions {
   // Ceilings of the step program; 0: the smaller of the model's and 4096, 8,
   // 512 (2048 for GPUs alone), 64.
   int64_t max_seq_len = 0;
+  // max_seq_len may be more than the model has positions; they count, then.
+  bool lower_max_seq_len = false;
   int64_t max_batch = 0;
   int64_t max_step_tokens = 0;
   int64_t kv_block = 0;
@@ -38,6 +40,10 @@ struct CompileOptions {
   bool ignore_index = false;
   int64_t vocab_size = 0;  // as of OpenOptions, as is qkv_layout
   std::string qkv_layout;
+  std::string base_dir;  // as of OpenOptions, as is list_in_config
+  bool list_in_config = false;
+  // Tensor-parallel ranks that saved the checkpoint, where it tells; 0: any.
+  int training_mp_size = 0;
   bool assume_tied = false;
   bool trust_lm_head = false;
   std::string policy;     // a policy file; empty: by the config

@@ -14,12 +14,13 @@ std::optional<Encoding> ParseAlias(absl::string_view name) {
     absl::string_view alias;
     Encoding encoding;
   } kAliases[] = {
-      {"fp32", Encoding::kF32},   {"float32", Encoding::kF32},
-      {"float", Encoding::kF32},  {"f32", Encoding::kF32},
-      {"fp16", Encoding::kF16},   {"float16", Encoding::kF16},
-      {"half", Encoding::kF16},   {"f16", Encoding::kF16},
-      {"bf16", Encoding::kBF16},  {"bfloat16", Encoding::kBF16},
-      {"int8", Encoding::kI8Row}, {"i8", Encoding::kI8Row},
+      {"fp32", Encoding::kF32},    {"float32", Encoding::kF32},
+      {"float", Encoding::kF32},   {"f32", Encoding::kF32},
+      {"fp16", Encoding::kF16},    {"float16", Encoding::kF16},
+      {"half", Encoding::kF16},    {"f16", Encoding::kF16},
+      {"bf16", Encoding::kBF16},   {"bfloat16", Encoding::kBF16},
+      {"bfloat", Encoding::kBF16}, {"int8", Encoding::kI8Row},
+      {"i8", Encoding::kI8Row},
   };
   for (const auto& a : kAliases) {
     if (a.alias == name) return a.encoding;
@@ -55,7 +56,7 @@ absl::StatusOr<StorageChoice> ChooseStorage(absl::string_view dtype,
   if (!e.has_value()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--dtype %s: allowed are auto, fp32 (float32, float), fp16 (float16, "
-        "half), bf16 (bfloat16), int8, each also as torch.NAME",
+        "half), bf16 (bfloat16, bfloat), int8, each also as torch.NAME",
         dtype));
   }
   choice.weights = *e;

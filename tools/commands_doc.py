@@ -20,7 +20,7 @@ import sys
 # The verbs that read their own command line; a program's help lists the others.
 VERBS = {'dsrun': ['bench', 'classify', 'embed', 'fill-mask', 'selftest',
                    'template', 'tokenize', 'tune'],
-         'dscompile': ['families', 'limits']}
+         'dscompile': ['deepspeed-keys', 'families', 'limits']}
 # What a description lists, a line each: "  bench     how many tokens a second".
 LISTED = re.compile(r'  ([\w-]+) +(\S.*)')
 # What a man page of these programs may ask troff for.

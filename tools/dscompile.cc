@@ -26,6 +26,7 @@
 #include "tools/cli_parse.h"
 #include "tools/cli_values.h"
 #include "tools/command_line.h"
+#include "tools/dscompile_config.h"
 #include "tools/dscompile_families.h"
 #include "tools/dscompile_limits.h"
 #include "tools/progress.h"
@@ -36,17 +37,30 @@ namespace {
 
 void OnSignal(int) { InterruptPlanWriting(); }
 
-void AddSourceFlags(CLI::App& app, CompileOptions& o) {
-  app.add_option("SRC,-m,--model", o.source,
-                 "Hugging Face folder, .safetensors, .bin, .pt, .pth or .gguf "
-                 "file, Megatron folder, folder of DeepSpeed's training or a "
-                 "file in it, DeepSpeed's checkpoint.json, Meta's LLaMA folder; "
-                 "config.json with "
-                 "--random-weights")
-      ->required();
+void AddSourceFlags(CLI::App& app, CompileOptions& o, std::string* config) {
+  app.add_option(
+      "SRC,-m,--model", o.source,
+      "Hugging Face folder, .safetensors, .bin, .pt, .pth or .gguf "
+      "file, Megatron folder, folder of DeepSpeed's training or a "
+      "file in it, DeepSpeed's checkpoint.json, Meta's LLaMA folder; "
+      "config.json with --random-weights; may stand in --config");
   app.add_option("-o,--output", o.output,
                  "Folder to make: the plan; no default")
       ->type_name("PLAN");
+  app.add_option("--config", *config,
+                 "DeepSpeed's inference configuration (init_inference's): its "
+                 "keys in the place of flags, which may not say otherwise; "
+                 "`dscompile deepspeed-keys` lists them; none by default")
+      ->type_name("FILE");
+  app.add_option("--base-dir", o.base_dir,
+                 "Folder of the files that a checkpoint.json without base_dir "
+                 "lists; default its own")
+      ->type_name("DIR");
+  app.add_option("--training-mp-size", o.training_mp_size,
+                 "Tensor-parallel degree that the checkpoint must have been "
+                 "saved with; by default any")
+      ->type_name("N")
+      ->check(WholeNumber(1, limits::kWorldSize));
   app.add_flag("--force", o.force, "Replace a plan that exists");
   app.add_option("--random-weights", o.random_weights,
                  "Make weights up, none are stored: SRC is a config.json or "
@@ -223,6 +237,32 @@ int Usage(const absl::Status& status) {
   return kExitUsage;
 }
 
+// Reads --config and gives its settings to the app's options, and what it says
+// besides to `notes`. -1 when compiling may go on, else the exit code.
+int TakeConfig(const std::string& path, CLI::App& app, CompileOptions& o,
+               std::vector<std::string>* notes) {
+  const std::string typed = TypedValue(app, "dtype");
+  const auto dtype = ChooseStorage(typed, DType::kBF16);
+  const auto config = ReadDeepSpeedConfigFile(
+      path, typed.empty() || !dtype.ok() ? "" : StorageName(*dtype));
+  if (!config.ok()) {
+    PrintError("dscompile", config.status());
+    return ExitCodeOf(config.status());
+  }
+  if (const absl::Status s = CheckConflicts(*config, app); !s.ok()) {
+    return Usage(s);
+  }
+  *notes = ConfigNotes(*config, app);
+  const bool ceiling = TypedValue(app, "max-seq-len").empty();
+  if (const absl::Status s = ApplyConfig(*config, app); !s.ok()) {
+    PrintError("dscompile", s);
+    return ExitCodeOf(s);
+  }
+  o.lower_max_seq_len = ceiling;
+  o.list_in_config = config->holds_checkpoint;
+  return -1;
+}
+
 int Main(int argc, char** argv) {
   const std::vector<std::string> arguments = NormalizedArguments(argc, argv);
   if (!arguments.empty() && arguments[0] == "limits") {
@@ -231,6 +271,9 @@ int Main(int argc, char** argv) {
   if (!arguments.empty() && arguments[0] == "families") {
     return RunFamilies({arguments.begin() + 1, arguments.end()});
   }
+  if (!arguments.empty() && arguments[0] == "deepspeed-keys") {
+    return RunDeepSpeedKeys({arguments.begin() + 1, arguments.end()});
+  }
   CLI::App app(
       "Compiles a checkpoint to one plan per rank: dscompile SRC --tp 4 "
       "--dtype int8 -o plan/",
@@ -238,14 +281,16 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", Version);
   CompileOptions o;
   Verbosity verbosity;
-  AddSourceFlags(app, o);
+  std::string config_path;
+  AddSourceFlags(app, o, &config_path);
   AddPlanFlags(app, o);
   AddWorkFlags(app, o);
   AddVerbosityFlags(app, &verbosity);
   AddDebugFlags(app, o);
   app.footer(
       "`dscompile families` prints the models that have a policy, `dscompile "
-      "limits` the\nbounds on files (--json). Every flag is also read from the "
+      "limits` the\nbounds on files, `dscompile deepspeed-keys` what --config "
+      "reads (--json). Every flag is also read from the "
       "environment, --max-batch\nfrom DSCOMPILE_MAX_BATCH; the command line "
       "wins. `-` and `_` in flags are "
       "alike. Exit codes: 0 done, 1 failed,\n2 usage, 3 bad input, 4 does not "
@@ -255,6 +300,19 @@ int Main(int argc, char** argv) {
   }
   const bool quiet = verbosity.quiet;
   if (verbosity.verbose) o.time_passes = true;
+  std::vector<std::string> notes;
+  if (!config_path.empty()) {
+    if (const int code = TakeConfig(config_path, app, o, &notes); code >= 0) {
+      return code;
+    }
+  }
+  if (o.source.empty()) {
+    return Usage(absl::InvalidArgumentError(
+        config_path.empty()
+            ? "SRC is required; see dscompile --help"
+            : absl::StrCat("SRC is required, here or as checkpoint in ",
+                           config_path)));
+  }
   // A wrong spelling is a usage error; whether the model has it comes later.
   if (const auto dtype = ChooseStorage(o.dtype, DType::kBF16); !dtype.ok()) {
     return Usage(dtype.status());
@@ -280,6 +338,9 @@ int Main(int argc, char** argv) {
       progress.Clear();
       std::cerr << "note: " << OneLine(line) << "\n";
     };
+  }
+  for (const std::string& note : notes) {
+    if (o.log) o.log(note);
   }
   o.progress = [&progress](absl::string_view what, uint64_t done,
                            uint64_t total, absl::string_view unit) {

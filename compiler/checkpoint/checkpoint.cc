@@ -199,6 +199,13 @@ absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options) {
   const bool is_folder = DirectoryExists(path);
+  if (!options.base_dir.empty() &&
+      (is_folder || !LooksLikeCheckpointJson(path))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--base-dir: ", path,
+                     " is no checkpoint.json, whose files it would find; "
+                     "leave it out"));
+  }
   if (is_folder) {
     DS_ASSIGN_OR_RETURN(const std::string step, FindUniversal(path));
     if (!step.empty()) {
@@ -241,6 +248,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     return OpenWeightFile(path);
   }
   if (absl::EndsWith(path, ".json")) {
+    DS_RETURN_IF_ERROR(RefuseInferenceConfig(path));
     return absl::InvalidArgumentError(absl::StrCat(
         path,
         ": a config without weights; give the folder or file of the weights, "

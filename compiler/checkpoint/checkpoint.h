@@ -153,6 +153,8 @@ class Checkpoint {
   // Rows of the vocabulary that are there, padding among them, when padding was
   // neither cut off nor is known; 0 otherwise.
   virtual int64_t padded_vocab() const = 0;
+  // Tensor-parallel ranks that saved it; 0 of whole tensors, which don't tell.
+  virtual int training_mp_size() const { return 0; }
   // Things a user should know ("model.safetensors is ignored: ..."), in order.
   virtual const std::vector<std::string>& notes() const = 0;
 
@@ -177,6 +179,12 @@ struct OpenOptions {
   // "thirds", "per_row" or "per_group": how query_key_value lies in each rank's
   // file, whatever its version says; "": as the version says.
   std::string qkv_layout;
+  // Of a checkpoint.json alone, refused for others: the folder of its files when
+  // it names none; empty: its own.
+  std::string base_dir;
+  // `path` is DeepSpeed's inference configuration, whose key `checkpoint` holds
+  // what else is a file of its own.
+  bool list_in_config = false;
 };
 
 // Recognises `path`: a Hugging Face folder, a .safetensors, .bin, .pt or .pth

@@ -1,6 +1,8 @@
 #include "compiler/checkpoint/checkpoint_json.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,7 +33,23 @@ std::string Kind(const json::Value& v) {
                        : std::string(json::KindName(v.kind()));
 }
 
+// Keys that only an inference configuration has, and most have one of.
+constexpr absl::string_view kConfigKeys[] = {
+    "checkpoint",      "replace_with_kernel_inject", "kernel_inject",
+    "tensor_parallel", "save_mp_checkpoint_path",    "max_out_tokens",
+    "injection_policy"};
+
+absl::Status IsInferenceConfig(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      path,
+      ": is DeepSpeed's inference configuration, no checkpoint; give it "
+      "behind --config"));
+}
+
+// The list in the file `path`, or in its key `checkpoint` where that is an
+// inference configuration, with the base_dir of `options` when it has none.
 absl::StatusOr<json::Value> ReadList(const std::string& path,
+                                     const OpenOptions& options,
                                      std::vector<std::string>* notes) {
   DS_ASSIGN_OR_RETURN(const std::string text,
                       ReadFile(path, limits::kConfigFileBytes));
@@ -39,9 +57,11 @@ absl::StatusOr<json::Value> ReadList(const std::string& path,
   if (!list.ok()) {
     auto lenient = json::Parse(text, {.allow_trailing_commas = true});
     if (!lenient.ok()) return Annotate(list.status(), path);
-    notes->push_back(absl::StrCat(path,
-                                  ": has trailing commas, which are not "
-                                  "JSON; they are left out"));
+    if (!options.list_in_config) {  // its reader has said it
+      notes->push_back(absl::StrCat(path,
+                                    ": has trailing commas, which are not "
+                                    "JSON; they are left out"));
+    }
     list = std::move(lenient);
   }
   if (!list->is_object()) {
@@ -49,6 +69,20 @@ absl::StatusOr<json::Value> ReadList(const std::string& path,
         absl::StrCat(path, ": holds ", Kind(*list),
                      "; must be an object with "
                      "type, version and checkpoints"));
+  }
+  if (const json::Value* inside = list->Find("checkpoint");
+      inside != nullptr && list->Find("checkpoints") == nullptr) {
+    if (!options.list_in_config) return IsInferenceConfig(path);
+    list = json::Value(*inside);
+  }
+  const json::Value* base = list->Find("base_dir");
+  if (!options.base_dir.empty() &&
+      (base == nullptr || base->is_null() ||
+       (base->is_string() && base->as_string().empty()))) {
+    // Given from where the command runs, and not from the list's folder.
+    std::error_code error;
+    const auto whole = std::filesystem::absolute(options.base_dir, error);
+    list->Set("base_dir", error ? options.base_dir : whole.string());
   }
   for (const auto& [key, value] : list->members()) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
@@ -215,10 +249,22 @@ bool LooksLikeCheckpointJson(const std::string& path) {
   return text.ok() && absl::StrContains(*text, "\"checkpoints\"");
 }
 
+absl::Status RefuseInferenceConfig(const std::string& path) {
+  const auto text = ReadFile(path, limits::kConfigFileBytes);
+  if (!text.ok()) return text.status();
+  const auto config = json::Parse(*text, {.allow_trailing_commas = true});
+  if (!config.ok()) return absl::OkStatus();  // others say what is wrong
+  for (const absl::string_view key : kConfigKeys) {
+    if (config->Find(key) != nullptr) return IsInferenceConfig(path);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpointJson(
     const std::string& path, const OpenOptions& options) {
   MegatronHints hints;
-  DS_ASSIGN_OR_RETURN(const json::Value list, ReadList(path, &hints.notes));
+  DS_ASSIGN_OR_RETURN(const json::Value list,
+                      ReadList(path, options, &hints.notes));
   // Its type is whatever the model was loaded from.
   const json::Value* type = list.Find("type");
   if (LooksLikePreshardedList(list) &&

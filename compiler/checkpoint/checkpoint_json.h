@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/checkpoint/checkpoint.h"
 
@@ -12,6 +13,10 @@ namespace deepslice {
 
 // Whether a file is such a list by its name, or by the key `checkpoints`.
 bool LooksLikeCheckpointJson(const std::string& path);
+
+// InvalidArgument when the file is DeepSpeed's inference configuration, by its
+// keys: it is no source.
+absl::Status RefuseInferenceConfig(const std::string& path);
 
 // The checkpoint whose files the list names, relative to base_dir, which is
 // relative to the list's folder; of the types Megatron, ds_model and BLOOM.

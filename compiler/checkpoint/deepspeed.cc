@@ -285,6 +285,7 @@ class Opener {
     MegatronFiles files;
     files.where = files_.where;
     files.tensor_ranks = static_cast<int>(states_.size());
+    parts_.training_mp_size = files.tensor_ranks;
     files.stages = 1;
     std::vector<MegatronShard> shards;
     for (auto& s : states_) {
@@ -313,6 +314,7 @@ class Opener {
 
   absl::Status JoinRanks() {
     DeepSpeedShard& first = states_[0][0];
+    parts_.training_mp_size = static_cast<int>(states_.size());
     if (states_.size() > 1 && first.cuts.has_value()) {
       std::vector<const MegatronShard*> ranks;
       for (const auto& s : states_) ranks.push_back(&s[0].state);

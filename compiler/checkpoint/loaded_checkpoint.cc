@@ -61,6 +61,7 @@ class LoadedCheckpoint final : public Checkpoint {
     return it == parts_.side_files.end() ? *absent : it->second;
   }
   int64_t padded_vocab() const override { return parts_.padded_vocab; }
+  int training_mp_size() const override { return parts_.training_mp_size; }
   const std::vector<std::string>& notes() const override {
     return parts_.notes;
   }

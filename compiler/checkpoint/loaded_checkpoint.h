@@ -37,6 +37,7 @@ struct CheckpointParts {
   ChatTemplates chat_templates;
   std::map<std::string, json::Value, std::less<>> side_files;  // those present
   int64_t padded_vocab = 0;
+  int training_mp_size = 0;
   std::vector<std::string> notes;
 };
 

@@ -274,6 +274,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMegatron(
     const MegatronFiles& files, const std::string& folder,
     const MegatronHints& hints, const OpenOptions& options) {
   CheckpointParts parts;
+  parts.training_mp_size = files.tensor_ranks;
   DS_RETURN_IF_ERROR(ReadSideFilesButConfig(folder, &parts));
   parts.notes.insert(parts.notes.end(), hints.notes.begin(), hints.notes.end());
   parts.notes.insert(parts.notes.end(), files.notes.begin(), files.notes.end());

@@ -436,6 +436,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMetaLlama(
         path, described->ranks, paths.size()));
   }
   CheckpointParts parts;
+  parts.training_mp_size = static_cast<int>(paths.size());
   DS_RETURN_IF_ERROR(ReadSideFilesButConfig(folder, &parts));
   // Meta's first downloads have it beside the folders of all sizes.
   const std::string above = JoinPath(JoinPath(folder, ".."), "tokenizer.model");

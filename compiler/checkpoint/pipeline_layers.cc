@@ -336,6 +336,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenPipelineLayers(
     ranks = std::max(ranks, rank + 1);
   }
   CheckpointParts parts;
+  parts.training_mp_size = static_cast<int>(ranks);
   parts.notes = std::move(notes);
   std::vector<PipelineLayer> layers;
   for (const auto& [at, path] : found) {

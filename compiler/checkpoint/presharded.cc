@@ -43,6 +43,7 @@ class Joiner {
     for (const std::string& path : files_.whole) {
       DS_RETURN_IF_ERROR(Read(path, &whole));
     }
+    parts_.training_mp_size = static_cast<int>(files_.of_ranks.size());
     for (const auto& paths : files_.of_ranks) {
       ranks_.emplace_back();
       for (const std::string& path : paths) {

@@ -372,6 +372,25 @@ def bloom_list(t):
                     t.check(weights(plan) == want != b'', files, 'differs')
 
 
+def a_list_is_read_alike_in_every_mode(t):
+    """Kernel injection or not, the configuration's checkpoint is one."""
+    m.write('ranks', m.Model(), tensor_ranks=2)
+    plans = []
+    for inject in (True, False):
+        with open('ds.json', 'w') as f:
+            json.dump({'replace_with_kernel_inject': inject,
+                       'tensor_parallel': {'tp_size': 2}, 'checkpoint': {
+                           'type': 'Megatron', 'version': 2.0,
+                           'base_dir': 'ranks', 'checkpoints': [
+                               f'mp_rank_{r:02}/model_optim_rng.pt'
+                               for r in (0, 1)]}}, f)
+        t.count += 1
+        plans.append(f'plan{t.count}')
+        r = run(t.dscompile, '--config', 'ds.json', '-o', plans[-1])
+        t.check(r.returncode == 0, f'inject {inject}', r.stderr)
+    t.check(weights(plans[0]) == weights(plans[1]) != b'', 'weights', 'differ')
+
+
 def heads_25_at_2(t):
     t.same_at(gpt2('xl', 25, 4), 2)
 
@@ -462,8 +481,11 @@ def a_class_of_no_known_name(t):
 
 def t5_with_an_injection_policy(t):
     """T5's tuple of row-parallel linears, as init_inference takes it."""
-    got = t.plan(case('t5'), '--tp', 2, '--injection-policy',
-                 'T5Block=SelfAttention.o,EncDecAttention.o,DenseReluDense.wo')
+    with open('ds.json', 'w') as f:
+        json.dump({'tensor_parallel': {'tp_size': 2}, 'injection_policy': {
+            'T5Block': ['SelfAttention.o', 'EncDecAttention.o',
+                        'DenseReluDense.wo']}}, f)
+    got = t.plan(case('t5'), '--config', 'ds.json')
     t.check(weights(got) == weights(t.plan(case('t5'), '--tp', 2)) != b'',
             'weights', 'differ')
 
@@ -528,6 +550,8 @@ ROWS = [
       ('tests/e2e/megatron_checkpoints.py', 'def check_lists')]),
     ('#2557', "BLOOM's list: 'dict' object has no attribute 'load'",
      bloom_list),
+    ('#3217 #3292', 'a JSON checkpoint works with kernel injection alone',
+     a_list_is_read_alike_in_every_mode),
     ('#4180', "a presharded model's list with AutoTP: KeyError",
      [('tests/e2e/presharded_checkpoints.py', 'def check_lists')]),
     ('#2442', 'presharded models are saved and loaded for BLOOM alone',

@@ -496,6 +496,29 @@ def configs():
         yield file.read_bytes()
 
 
+def deepspeed_configs():
+    group = {'enabled': True, 'num_bits': 8, 'q_type': 'symmetric',
+             'q_groups': 1}
+    for config in (
+            {'replace_with_kernel_inject': True, 'dtype': 'torch.float16',
+             'tensor_parallel': {'tp_size': 2, 'tp_grain_size': 64,
+                                 'mpu': None, 'tp_group': None},
+             'max_out_tokens': 64, 'min_out_tokens': 4, 'zero': {},
+             'triangular_masking': True, 'return_tuple': True,
+             'moe': {'enabled': True, 'ep_size': 1, 'moe_experts': [1],
+                     'type': 'residual'}, 'base_dir': 'd',
+             'checkpoint': {'type': 'Megatron', 'version': 2.0,
+                            'checkpoints': ['a', 'b']},
+             'save_mp_checkpoint_path': 'plan', 'replace_method': 'auto'},
+            {'mp_size': '2', 'mpu': None, 'ep_size': 1.0, 'moe_type': 'auto',
+             'kernel_inject': 0, 'args': {}, 'ckpt_config': {}},
+            {'dtype': 'int8', 'quant': {'enabled': True, 'weight': group,
+                                        'activation': group, 'qkv': {}}},
+            {'injection_dict': {'A': ['b.c', 'd'], 'E': 'f'}},
+            {'type': 'bloom', 'checkpoints': [], 'version': 1.0}):
+        yield compact(config).encode()
+
+
 def generation_configs():
     yield parts(compact({'eos_token_id': 2, 'bos_token_id': 1}), compact({
         'eos_token_id': [2, 5], 'pad_token_id': 0, 'do_sample': True,
@@ -592,6 +615,7 @@ def pictures():
 
 SEEDS = {
     'chat_encode': chats, 'cli_args': command_lines, 'config': configs,
+    'deepspeed_config': deepspeed_configs,
     'deepspeed_step': deepspeed_steps,
     'generation_config': generation_configs, 'gguf': ggufs, 'ir_text': graphs,
     'jinja': templates, 'json': json_texts, 'launch': launches,
