@@ -266,5 +266,28 @@ TEST_F(Zero, ReadsAFolderOfOneFile) {
   ExpectWhole(*c);
 }
 
+// What DeepSpeed itself saved, against its own way to make it whole
+// (testdata/make_deepspeed_golden.py).
+TEST(DeepSpeedGolden, EveryTensorIsAsDeepSpeedJoinsIt) {
+  const char* testdata = std::getenv("DS_CHECKPOINT_TESTDATA");
+  ASSERT_NE(testdata, nullptr);
+  for (const char* name : {"zero3", "zero2"}) {
+    const std::string folder = JoinPath(JoinPath(testdata, "deepspeed"), name);
+    DS_ASSERT_OK_AND_ASSIGN(const auto got, OpenCheckpoint(folder));
+    DS_ASSERT_OK_AND_ASSIGN(
+        const auto want, OpenCheckpoint(JoinPath(folder, "whole.safetensors")));
+    EXPECT_EQ(got->tensors().size(), want->tensors().size());
+    for (const TensorInfo& w : want->tensors()) {
+      const TensorInfo* g = got->Find(w.name);
+      ASSERT_NE(g, nullptr) << name << " " << w.name;
+      EXPECT_EQ(g->shape, w.shape) << w.name;
+      std::vector<float> a(w.num_elements()), b(w.num_elements());
+      DS_ASSERT_OK(want->ReadRows(w, 0, w.rows(), absl::MakeSpan(a)));
+      DS_ASSERT_OK(got->ReadRows(*g, 0, g->rows(), absl::MakeSpan(b)));
+      EXPECT_EQ(a, b) << name << " " << w.name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace deepslice
