@@ -15,6 +15,7 @@
 #include "compiler/checkpoint/megatron.h"
 #include "compiler/checkpoint/meta_llama.h"
 #include "compiler/checkpoint/presharded.h"
+#include "compiler/checkpoint/rank_copies.h"
 #include "compiler/checkpoint/shard_index.h"
 #include "compiler/checkpoint/strided_rows.h"
 #include "compiler/checkpoint/torch_container.h"
@@ -117,6 +118,78 @@ void ReadParts(const Checkpoint& checkpoint, const TensorInfo& t, int64_t begin,
   }
 }
 
+// Whatever `path` is.
+absl::StatusOr<std::unique_ptr<Checkpoint>> OpenAnyKind(
+    const std::string& path, const OpenOptions& options) {
+  const bool is_folder = DirectoryExists(path);
+  if (!options.base_dir.empty() &&
+      (is_folder || !LooksLikeCheckpointJson(path))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--base-dir: ", path,
+                     " is no checkpoint.json, whose files it would find; "
+                     "leave it out"));
+  }
+  if (is_folder) {
+    DS_ASSIGN_OR_RETURN(const std::string step, FindUniversal(path));
+    if (!step.empty()) {
+      return OpenUniversal(step, {path, step, Dirname(step)}, options, {});
+    }
+  }
+  if (is_folder && LooksLikeDeepSpeed(path)) {
+    return OpenDeepSpeedFolder(path, options);
+  }
+  if (!is_folder && FileExists(path) &&
+      ParseDeepSpeedName(Basename(path)).has_value()) {
+    return OpenDeepSpeedFile(path, options);
+  }
+  if (!is_folder && FileExists(path) && IsMegatronRankFile(path)) {
+    return OpenMegatronFile(path, options);
+  }
+  if (is_folder ? LooksLikeMegatron(path) : LooksLikeCheckpointJson(path)) {
+    return is_folder ? OpenMegatronFolder(path, options)
+                     : OpenCheckpointJson(path, options);
+  }
+  DS_RETURN_IF_ERROR(RefuseMegatronOptions(path, options));
+  if (is_folder && LooksLikePresharded(path)) {
+    return OpenCheckpointJson(JoinPath(path, kPreshardedList), options);
+  }
+  if (is_folder) {
+    return LooksLikeMetaLlama(path) ? OpenMetaLlama(path)
+                                    : OpenHfFolder(path, options);
+  }
+  if (LooksLikeMetaLlamaFile(path)) return OpenMetaLlamaFile(path);
+  if (!FileExists(path)) {
+    return absl::NotFoundError(
+        absl::StrCat(path,
+                     ": no such file or folder; give a Hugging Face folder, a "
+                     ".safetensors, .bin, .pt or .pth file, a .gguf file, a "
+                     "Megatron or DeepSpeed folder or a checkpoint.json, of "
+                     "this machine: nothing is downloaded by name"));
+  }
+  if (IsWeightFile(path, WeightFiles::kSafetensors) ||
+      IsWeightFile(path, WeightFiles::kTorch)) {
+    return OpenWeightFile(path);
+  }
+  if (absl::EndsWith(path, ".json")) {
+    DS_RETURN_IF_ERROR(RefuseInferenceConfig(path));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": a config without weights; give the folder or file of the weights, "
+        "or make weights up with --random-weights SEED"));
+  }
+  DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(path));
+  if (absl::EndsWith(path, ".gguf") ||
+      absl::StartsWith(source.bytes, kGgufMagic)) {
+    return OpenGguf(std::move(source));
+  }
+  if (LooksLikeTorchFile(source.bytes)) return OpenWeightFile(path);
+  return absl::UnimplementedError(absl::StrCat(
+      path,
+      ": a kind of file that is not read; give a Hugging Face folder, a "
+      ".safetensors, .bin, .pt or .pth file, a .gguf file, a Megatron or "
+      "DeepSpeed folder or a checkpoint.json"));
+}
+
 }  // namespace
 
 bool TensorInfo::has_raw_rows() const {
@@ -198,73 +271,10 @@ absl::string_view Checkpoint::RawRows(const TensorInfo& t, int64_t begin,
 
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenCheckpoint(
     const std::string& path, const OpenOptions& options) {
-  const bool is_folder = DirectoryExists(path);
-  if (!options.base_dir.empty() &&
-      (is_folder || !LooksLikeCheckpointJson(path))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--base-dir: ", path,
-                     " is no checkpoint.json, whose files it would find; "
-                     "leave it out"));
-  }
-  if (is_folder) {
-    DS_ASSIGN_OR_RETURN(const std::string step, FindUniversal(path));
-    if (!step.empty()) {
-      return OpenUniversal(step, {path, step, Dirname(step)}, options, {});
-    }
-  }
-  if (is_folder && LooksLikeDeepSpeed(path)) {
-    return OpenDeepSpeedFolder(path, options);
-  }
-  if (!is_folder && FileExists(path) &&
-      ParseDeepSpeedName(Basename(path)).has_value()) {
-    return OpenDeepSpeedFile(path, options);
-  }
-  if (!is_folder && FileExists(path) && IsMegatronRankFile(path)) {
-    return OpenMegatronFile(path, options);
-  }
-  if (is_folder ? LooksLikeMegatron(path) : LooksLikeCheckpointJson(path)) {
-    return is_folder ? OpenMegatronFolder(path, options)
-                     : OpenCheckpointJson(path, options);
-  }
-  DS_RETURN_IF_ERROR(RefuseMegatronOptions(path, options));
-  if (is_folder && LooksLikePresharded(path)) {
-    return OpenCheckpointJson(JoinPath(path, kPreshardedList), options);
-  }
-  if (is_folder) {
-    return LooksLikeMetaLlama(path) ? OpenMetaLlama(path)
-                                    : OpenHfFolder(path, options);
-  }
-  if (LooksLikeMetaLlamaFile(path)) return OpenMetaLlamaFile(path);
-  if (!FileExists(path)) {
-    return absl::NotFoundError(
-        absl::StrCat(path,
-                     ": no such file or folder; give a Hugging Face folder, a "
-                     ".safetensors, .bin, .pt or .pth file, a .gguf file, a "
-                     "Megatron or DeepSpeed folder or a checkpoint.json, of "
-                     "this machine: nothing is downloaded by name"));
-  }
-  if (IsWeightFile(path, WeightFiles::kSafetensors) ||
-      IsWeightFile(path, WeightFiles::kTorch)) {
-    return OpenWeightFile(path);
-  }
-  if (absl::EndsWith(path, ".json")) {
-    DS_RETURN_IF_ERROR(RefuseInferenceConfig(path));
-    return absl::InvalidArgumentError(absl::StrCat(
-        path,
-        ": a config without weights; give the folder or file of the weights, "
-        "or make weights up with --random-weights SEED"));
-  }
-  DS_ASSIGN_OR_RETURN(SourceBytes source, MapSource(path));
-  if (absl::EndsWith(path, ".gguf") ||
-      absl::StartsWith(source.bytes, kGgufMagic)) {
-    return OpenGguf(std::move(source));
-  }
-  if (LooksLikeTorchFile(source.bytes)) return OpenWeightFile(path);
-  return absl::UnimplementedError(absl::StrCat(
-      path,
-      ": a kind of file that is not read; give a Hugging Face folder, a "
-      ".safetensors, .bin, .pt or .pth file, a .gguf file, a Megatron or "
-      "DeepSpeed folder or a checkpoint.json"));
+  DS_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint,
+                      OpenAnyKind(path, options));
+  DS_RETURN_IF_ERROR(CheckNoCopiedRank(*checkpoint));
+  return checkpoint;
 }
 
 }  // namespace deepslice

@@ -165,8 +165,8 @@ class Checkpoint {
   absl::Status ReadRows(const TensorInfo& t, int64_t begin, int64_t end,
                         absl::Span<float> out) const;
   // The same rows as stored bytes, when storage is kPlain, rotary_heads is 0,
-  // there are no strides or parts and nothing is made up: a view into the mapping. Empty
-  // otherwise.
+  // there are no strides or parts and nothing is made up: a view into the
+  // mapping. Empty otherwise.
   absl::string_view RawRows(const TensorInfo& t, int64_t begin,
                             int64_t end) const;
 };

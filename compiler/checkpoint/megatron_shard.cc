@@ -28,7 +28,10 @@ absl::optional<json::Value> PlainValue(const Value& v, int depth = 0) {
     case Kind::kInt:
       return json::Value(v.as_int());
     case Kind::kFloat:
-      if (!std::isfinite(v.as_float())) return absl::nullopt;
+      // No JSON number: as text it is refused where a number is wanted.
+      if (!std::isfinite(v.as_float())) {
+        return json::Value(absl::StrCat(v.as_float()));
+      }
       return json::Value(v.as_float());
     case Kind::kText:
       return json::Value(v.bytes());

@@ -140,6 +140,10 @@ listed("MD-01-other-folder", checkpoints=["/"])
 listed("MD-02-absent", checkpoints=MP + [f"{STEP}/mp_rank_02_model_states.pt"])
 listed("MD-03-twice", checkpoints=[MP[0], MP[0]])
 listed("MD-03-same-rank", checkpoints=[MP[0], "./" + MP[0]])
+
+for name, write, ranks in (("mp", megatron, MP), ("z3", z3, OPTIM)):
+    case(f"MD-03-copied-rank-{name}")(lambda d, write=write, ranks=ranks: (
+        write(d), (d / ranks[1]).write_bytes((d / ranks[0]).read_bytes())))
 listed("MD-04-list-of-one", checkpoints=MP[:1])
 listed("MD-04-list-of-second", checkpoints=MP[1:])
 

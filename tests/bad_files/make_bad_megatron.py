@@ -100,6 +100,12 @@ listed("MD-03-twice", checkpoints=[RANKS[0], RANKS[0]])
 listed("MD-03-same-rank", checkpoints=[RANKS[0], "./" + RANKS[0]])
 
 
+@case("MD-03-copied-rank")
+def copied_rank(d):
+    model(d)
+    shutil.copy(d / RANKS[0], d / RANKS[1])
+
+
 @case("MD-04-one-of-four")
 def one_of_four(d):
     model(d, cut={"tensor_ranks": 4})
@@ -184,6 +190,8 @@ def config_beside(d):
 
 
 case("MD-10-legal-file", source=RANKS[1])(model)
+edited("MD-10-args-nan",
+       lambda root, c: root["args"].update(layernorm_epsilon=float("nan")), None)
 edited("MD-10-args-number", lambda root, c: root.update(args=7), None)
 edited("MD-10-model-and-module",
        lambda root, c: c.update(module=c["model"]), None)

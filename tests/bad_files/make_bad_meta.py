@@ -90,6 +90,8 @@ case("ML-04-first-absent",
 case("ML-04-last-absent", then=lambda d: (d / RANK).unlink())
 case("ML-04-same-rank", then=lambda d: (d / "consolidated.1.pth").write_bytes(
     (d / RANK).read_bytes()))
+case("ML-04-copied-rank", then=lambda d: (d / RANK).write_bytes(
+    (d / "consolidated.00.pth").read_bytes()))
 case("ML-04-count", params={"model_parallel_size": 4})
 case("ML-04-one-of-two", source=RANK)
 case("ML-04-legal-one", ranks=1, source="consolidated.00.pth")
