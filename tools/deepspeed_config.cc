@@ -103,7 +103,16 @@ class Reader {
       names.push_back(own);
       if (!key.alias.empty()) names.push_back(key.alias);
     }
-    const std::string nearest = NearestName(name, names);
+    std::string nearest = NearestName(name, names);
+    // A key of a group that stands outside of it.
+    for (const DeepSpeedKey& key : DeepSpeedKeys()) {
+      const bool counts =
+          key.use == KeyUse::kFlag || key.use == KeyUse::kDefault;
+      if (counts && absl::EndsWith(key.path, absl::StrCat(".", name))) {
+        nearest = std::string(key.path);
+        break;
+      }
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         out_.path, ": key ", Shown(json::Value(absl::StrCat(where, name))),
         " is not one of DeepSpeed's inference configuration; ",

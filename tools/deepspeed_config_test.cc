@@ -109,6 +109,9 @@ TEST(DeepSpeedConfig, UnknownKeysGetTheNearest) {
   EXPECT_EQ(Read(R"({"tp": {"tpsize": 2}})"),
             "ds.json: key \"tp.tpsize\" is not one of DeepSpeed's inference "
             "configuration; did you mean tp_size?");
+  EXPECT_EQ(Read(R"({"tp_size": 2})"),
+            "ds.json: key \"tp_size\" is not one of DeepSpeed's inference "
+            "configuration; did you mean tensor_parallel.tp_size?");
   EXPECT_EQ(Read(R"({"zzz": 1})"),
             "ds.json: key \"zzz\" is not one of DeepSpeed's inference "
             "configuration; leave it out (dscompile deepspeed-keys prints "

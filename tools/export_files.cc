@@ -27,16 +27,16 @@ KeptFile Text(std::string name, std::string text) {
   return out;
 }
 
-// torch's name of the type that the plan's matrices have; "" when they are
-// quantised.
+// torch's name of the type that the plan's matrices are written in; "" when
+// the plan does not say it.
 std::string TorchType(const KnownPlan& known) {
   const Json* dtype = known.origin.root.Find("options")->Find("dtype");
   if (dtype == nullptr) return "";
   const std::string& name = dtype->as_string();
-  return name == "fp32"   ? "float32"
-         : name == "fp16" ? "float16"
-         : name == "bf16" ? "bfloat16"
-                          : "";
+  return name == "fp32" || name == "int8" ? "float32"
+         : name == "fp16"                 ? "float16"
+         : name == "bf16"                 ? "bfloat16"
+                                          : "";
 }
 
 // Sets the type wherever the config says one, in its sections too.
@@ -167,8 +167,8 @@ absl::StatusOr<std::vector<KeptFile>> ExportFiles(
   if (const Json* policy = root.Find("policy")) {
     out.push_back(JsonFile("policy.json", *policy));
     notes->push_back(
-        "the model is of no built-in family: policy.json is for dscompile "
-        "--policy");
+        "the plan's policy is not a built-in one: policy.json is for "
+        "dscompile --policy");
   }
   return out;
 }

@@ -112,8 +112,8 @@ absl::Status ReadOriginOf(const std::string& verb, KnownPlan* known) {
   }
   if (known->origin.ranks_edited) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%s: its ranks were edited (dscompile --start-from), which %s can't "
-        "take to other ranks; compile the source again",
+        "%s: its ranks were edited (dscompile --start-from), so they are no "
+        "cuts of one graph, which %s needs; compile the source again",
         known->folder, verb));
   }
   absl::StatusOr<Graph> unsliced = ParseGraph(known->origin.ir, "ir");
@@ -124,7 +124,12 @@ absl::Status ReadOriginOf(const std::string& verb, KnownPlan* known) {
         absl::StrCat(where, ": source: ", message.substr(0, message.find('\n')),
                      "; copy the plan again or compile it anew"));
   }
-  DS_RETURN_IF_ERROR(Annotate(VerifyGraph(*unsliced), where));
+  if (const absl::Status s = VerifyGraph(*unsliced); !s.ok()) {
+    // Of a compiler's own graph it would be an internal error.
+    return absl::DataLossError(
+        absl::StrCat(where, ": source: ", s.message(),
+                     "; copy the plan again or compile it anew"));
+  }
   known->unsliced = *std::move(unsliced);
   return absl::OkStatus();
 }

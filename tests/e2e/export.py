@@ -160,6 +160,15 @@ def check_int8(c, dscompile, dsplan):
     c.check(r.returncode == 0 and 'note: int8 is written as float32, the numbers '
             'that the plan computes with, not the source\'s: 12 tensors, '
             'transformer.h.0.attn.c_attn.weight, ' in r.stderr, 'a note', r.stderr)
+    # A loader that goes by the config would else round what has no fewer bits.
+    run(dscompile, os.path.join(CASES, 'models', 'llama-gqa-tied'), '--dtype',
+        'int8', '--selftest', 'none', '-o', 'int8-bf16')
+    run(dsplan, 'export', 'int8-bf16', '-o', 'int8-bf16-out')
+    types = {t[0] for t in read('int8-bf16-out').values()}
+    said = config('int8-bf16-out')
+    c.check('F32' in types
+            and 'float32' in (said.get('dtype'), said.get('torch_dtype')),
+            'the config says the type', (types, said))
     with open('int8/report.json', encoding='utf-8') as f:
         # The head is the embedding, which is not quantised.
         errors = [e['max_abs_error'] for e in json.load(f)['quantised']

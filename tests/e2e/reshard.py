@@ -157,6 +157,9 @@ REFUSED = {
     'a graph that does not parse': (
         edited(b'graph @', b'grapf @'), 3,
         'bad/rank_0000.plan: source: ir:1:1: ...' + AGAIN),
+    'a graph that is none': (
+        edited(b'k_proj.bias\\"[0:20]', b'k_proj.bias\\"[0:19]'), 3,
+        'bad/rank_0000.plan: source: graph @qwen3: ...' + AGAIN),
     'a graph of other weights': (
         edited(b'k_proj.bias\\"[0:20]', b'k_proj.bias\\"[1:21]'), 3,
         'bad: rank 0: weight ... compile the source again'),
@@ -261,8 +264,9 @@ def check_edited_ranks(c, dscompile, dsplan):
     c.check(r.returncode == 0, 'a plan of edited ranks', r.stderr)
     refused(c, 'edited ranks',
             run(dsplan, 'reshard', 'edited', '--tp', 3, '-o', 'no'), 4,
-            'edited: its ranks were edited (dscompile --start-from), which '
-            'reshard can\'t take to other ranks; compile the source again')
+            'edited: its ranks were edited (dscompile --start-from), so they '
+            'are no cuts of one graph, which reshard needs; compile the source '
+            'again')
 
 
 def main():
