@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/checkpoint/deepspeed.h"
@@ -24,6 +25,7 @@ namespace {
 
 // Whether all are there, each once.
 absl::Status CheckPaths(const DeepSpeedList& list) {
+  absl::flat_hash_set<absl::string_view> seen;
   for (size_t i = 0; i < list.paths.size(); ++i) {
     const std::string& path = list.paths[i];
     if (!FileExists(path) && !DirectoryExists(path)) {
@@ -31,8 +33,7 @@ absl::Status CheckPaths(const DeepSpeedList& list) {
           list.where, ": checkpoints: file ", i + 1, " of ", list.paths.size(),
           ", ", Quoted(path), ": no such file; copy it or correct the list"));
     }
-    if (std::find(list.paths.begin(), list.paths.begin() + i, path) !=
-        list.paths.begin() + i) {
+    if (!seen.insert(path).second) {
       return absl::InvalidArgumentError(
           absl::StrCat(list.where, ": checkpoints: ", Quoted(path),
                        " is listed twice; list each file once"));

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -235,6 +236,7 @@ absl::StatusOr<MegatronFiles> FindMegatronFiles(const std::string& folder) {
 absl::StatusOr<MegatronFiles> ArrangeMegatronFiles(
     const std::vector<std::string>& paths, const std::string& where) {
   std::vector<Named> found;
+  absl::flat_hash_set<std::string> seen;
   bool all_named = true, in_order = true;
   for (size_t i = 0; i < paths.size(); ++i) {
     Named f;
@@ -259,8 +261,7 @@ absl::StatusOr<MegatronFiles> ArrangeMegatronFiles(
     } else {
       all_named = false;
     }
-    for (const Named& other : found) {
-      if (other.path != f.path) continue;
+    if (!seen.insert(f.path).second) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ": checkpoints: ", Quoted(f.path),
                        " is listed twice; list each rank's file once"));

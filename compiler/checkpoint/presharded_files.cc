@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -76,8 +77,9 @@ class Finder {
                        ": checkpoints: tp: lists no files; must list "
                        "those of all ranks"));
     }
+    const absl::flat_hash_set<absl::string_view> in_tp(cut.begin(), cut.end());
     for (const std::string& file : out.whole) {
-      if (std::find(cut.begin(), cut.end(), file) == cut.end()) continue;
+      if (!in_tp.contains(file)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(path_, ": checkpoints: ", Quoted(file),
                        " is listed in tp and in non_tp; list it in one"));
@@ -152,6 +154,7 @@ class Finder {
   absl::StatusOr<std::vector<std::string>> Paths(const json::Value& files,
                                                  absl::string_view key) {
     std::vector<std::string> out;
+    absl::flat_hash_set<std::string> seen;
     const json::Value* list = files.Find(key);
     if (list == nullptr || list->is_null()) return out;
     if (!list->is_array() ||
@@ -169,7 +172,7 @@ class Finder {
       }
       DS_ASSIGN_OR_RETURN(std::string found,
                           Locate(item.as_string(), key, out.size()));
-      if (std::find(out.begin(), out.end(), found) != out.end()) {
+      if (!seen.insert(found).second) {
         return absl::InvalidArgumentError(
             absl::StrCat(path_, ": checkpoints: ", key, ": ", Quoted(found),
                          " is listed twice; list each file once"));

@@ -99,6 +99,12 @@ listed("MD-02-absent", checkpoints=RANKS + ["mp_rank_02/" + FILE])
 listed("MD-03-twice", checkpoints=[RANKS[0], RANKS[0]])
 listed("MD-03-same-rank", checkpoints=[RANKS[0], "./" + RANKS[0]])
 
+# As many as a list may have, each by a path of its own: none is compared with
+# all before it.
+listed("MD-22-paths", checkpoints=[
+    "mp_rank_00/../" + f"{i:016b}".replace("0", "./").replace("1", ".//")
+    + RANKS[0] for i in range(65536)])
+
 
 @case("MD-03-copied-rank")
 def copied_rank(d):
