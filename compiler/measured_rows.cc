@@ -17,13 +17,12 @@ bool SameRows(const Weight& a, const Weight& b) {
                     });
 }
 
-// Whether rows of both count the same rows of the same tensor.
-bool SameCount(const SourcePiece& a, const SourcePiece& b) {
+}  // namespace
+
+bool CountSameRows(const SourcePiece& a, const SourcePiece& b) {
   return a.tensor == b.tensor && a.transposed == b.transposed &&
          a.block == b.block && a.every == b.every && a.from == b.from;
 }
-
-}  // namespace
 
 std::vector<bool> MeasuredRows(const std::vector<const Graph*>& ranks,
                                size_t rank, size_t index) {
@@ -50,7 +49,7 @@ std::vector<bool> MeasuredRows(const std::vector<const Graph*>& ranks,
     for (size_t before = 0; before < rank; ++before) {
       for (const SourcePiece& other :
            ranks[before]->weights()[index]->source.pieces) {
-        if (!SameCount(own, other)) continue;
+        if (!CountSameRows(own, other)) continue;
         const int64_t end = std::min(own.rows.end, other.rows.end);
         for (int64_t r = std::max(own.rows.begin, other.rows.begin); r < end;
              ++r) {

@@ -9,6 +9,9 @@
 
 namespace deepslice {
 
+// Whether a row's number is that of the same row of the same tensor in both.
+bool CountSameRows(const SourcePiece& a, const SourcePiece& b);
+
 // One flag for each row of weight `index` of ranks[rank]. Over all ranks,
 // exactly one holder of a row has it set: of a weight that all ranks hold by
 // the same rows (cut by columns, or whole) they take turns, else it is the

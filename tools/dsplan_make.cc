@@ -59,10 +59,11 @@ void AddExport(CLI::App& app, MakeVerbs* verbs) {
   ExportOptions& o = verbs->export_options;
   CLI::App* exporter = app.add_subcommand(
       "export",
-      "Writes a plan's weights back under the names that its source had: a "
-      "Hugging Face folder of safetensors, config.json and tokenizer. Bits are "
-      "the source's where the plan keeps its type; int8 is written as "
-      "float32.");
+      "Writes a plan's weights back as a Hugging Face folder: safetensors "
+      "under the published names (of Megatron-LM's models those of the class "
+      "of transformers that computes the same, where there is one), "
+      "config.json and tokenizer. Bits are the source's where the plan keeps "
+      "its type; int8 is written as float32.");
   exporter->add_option("PLAN", o.plan, "Plan folder")->required();
   exporter->add_option("--to", o.to, "What to write: hf")
       ->type_name("KIND")

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/checkpoint/loaded_checkpoint.h"
+#include "compiler/measured_rows.h"
 #include "ir/printer.h"
 #include "schema/base/status_macros.h"
 #include "schema/encoding.h"
@@ -16,12 +17,6 @@ namespace {
 
 int64_t ColsOf(const Weight& w) {
   return w.type.rank() < 2 ? 1 : w.type.dims[1].size;
-}
-
-// Whether rows of both count the same rows of the same tensor.
-bool SameCount(const SourcePiece& a, const SourcePiece& b) {
-  return a.tensor == b.tensor && a.transposed == b.transposed &&
-         a.block == b.block && a.every == b.every && a.from == b.from;
 }
 
 Range Overlap(Range a, Range b) {
@@ -140,7 +135,7 @@ absl::StatusOr<std::vector<HeldRun>> PlanSupply::Find(
       first += q.rows.size();
       const Range rows = Overlap(piece.rows, q.rows);
       const Range cols = Overlap(piece.cols, q.cols);
-      if (!SameCount(piece, q) || rows.size() <= 0 || cols.size() <= 0) {
+      if (!CountSameRows(piece, q) || rows.size() <= 0 || cols.size() <= 0) {
         continue;
       }
       const int64_t row = begin + (rows.begin - q.rows.begin) * step;
