@@ -1,6 +1,5 @@
 // dscompile: a checkpoint in, one plan per rank out. No GPU, no Python.
 #include <signal.h>
-#include <sys/resource.h>
 
 #include <iostream>
 #include <limits>
@@ -29,6 +28,7 @@
 #include "tools/dscompile_config.h"
 #include "tools/dscompile_families.h"
 #include "tools/dscompile_limits.h"
+#include "tools/peak_memory.h"
 #include "tools/progress.h"
 #include "tools/version.h"
 
@@ -224,12 +224,6 @@ std::string Version() {
       "dscompile",
       absl::StrFormat("%sNVRTC: %d.%d (%s) knows %s", more, nvrtc->major,
                       nvrtc->minor, nvrtc->path, absl::StrJoin(known, ", ")));
-}
-
-// The most memory that this process held, in bytes; 0 when unknown.
-double PeakMemory() {
-  rusage usage = {};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss * 1024.0 : 0;
 }
 
 int Usage(const absl::Status& status) {

@@ -1,7 +1,6 @@
 #include "tools/dsplan_make.h"
 
 #include <signal.h>
-#include <sys/resource.h>
 
 #include <iostream>
 
@@ -14,6 +13,7 @@
 #include "schema/base/exit_code.h"
 #include "schema/base/limits.h"
 #include "tools/command_line.h"
+#include "tools/peak_memory.h"
 #include "tools/progress.h"
 
 namespace deepslice {
@@ -157,10 +157,9 @@ int RunMakeVerb(MakeVerbs& verbs) {
     return ExitCodeOf(status);
   }
   if (!quiet) Say(output, what, bytes, absl::Now() - start);
-  rusage usage = {};
-  if (verbs.verbosity.verbose && getrusage(RUSAGE_SELF, &usage) == 0) {
+  if (verbs.verbosity.verbose) {
     std::cerr << "peak memory, files' pages among it: "
-              << BytesText(usage.ru_maxrss * 1024.0) << "\n";
+              << BytesText(PeakMemory()) << "\n";
   }
   return kExitDone;
 }
