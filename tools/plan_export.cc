@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
@@ -94,6 +97,25 @@ absl::Status WriteShard(const Shard& shard,
       wrote(bytes);
       return shard.file->WriteAt(to, data, bytes);
     }));
+  }
+  return absl::OkStatus();
+}
+
+// A plan's names of files that it keeps are as untrusted as the rest of it.
+absl::Status CheckFileNames(const std::string& plan,
+                            const std::vector<Shard>& shards,
+                            const std::vector<KeptFile>& files) {
+  std::set<std::string> names;
+  for (const Shard& s : shards) names.insert(s.name);
+  for (const KeptFile& f : files) {
+    const bool here = absl::StrContains(absl::StrCat("/", f.name, "/"), "/./");
+    if (IsSafeRelativePath(f.name) && !here && names.insert(f.name).second) {
+      continue;
+    }
+    return absl::DataLossError(absl::StrFormat(
+        "%s: keeps a file \"%s\" of its source, which is no name or that of "
+        "another file; copy the plan again or compile it anew",
+        plan, f.name));
   }
   return absl::OkStatus();
 }
@@ -196,6 +218,7 @@ absl::StatusOr<ExportResult> ExportPlan(const ExportOptions& o) {
     index.text = IndexText(shards);
     files.push_back(std::move(index));
   }
+  DS_RETURN_IF_ERROR(CheckFileNames(o.plan, shards, files));
 
   ExportResult result;
   result.tensors = static_cast<int64_t>(tensors.size());

@@ -446,6 +446,23 @@ def check_refusals(c, dscompile, dsplan):
     c.check(r.returncode == 3 and r.stderr.count('\n') == 1
             and r.stderr.startswith('dsplan: bad/source.exact.safetensors: '),
             'one that is no safetensors', r.stderr)
+    for name in ('config.json', 'model.safetensors', '.', ''):
+        clean('bad')
+        shutil.copytree('good', 'bad')
+        with open(f'bad/source.{name}', 'wb') as f:
+            f.write(b'{}')
+        with open('bad/manifest.json', encoding='utf-8') as f:
+            manifest = json.load(f)
+        manifest['files'].append({'name': f'source.{name}', 'bytes': 2,
+                                  'sha256': '1' * 64})
+        with open('bad/manifest.json', 'w', encoding='utf-8') as f:
+            json.dump(manifest, f)
+        seal('bad')
+        refused(c, f'a kept file "{name}"',
+                run(dsplan, 'export', 'bad', '-o', 'no'), 3,
+                f'bad: keeps a file "{name}" of its source, which is no name '
+                'or that of another file; copy the plan again or compile it '
+                'anew')
     # A file that may not grow so far.
     r = subprocess.run(['bash', '-c', 'ulimit -f 8; trap "" XFSZ; exec "$0" '
                         'export good -o no', dsplan], stdin=subprocess.DEVNULL,
