@@ -12,6 +12,7 @@
 #include "compiler/checkpoint/loaded_checkpoint.h"
 #include "compiler/checkpoint/megatron.h"
 #include "compiler/checkpoint/megatron_files.h"
+#include "compiler/checkpoint/meta_llama.h"
 #include "compiler/checkpoint/shard_index.h"
 #include "compiler/checkpoint/shard_set.h"
 #include "compiler/checkpoint/side_files.h"
@@ -86,6 +87,7 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenFolder(
                         {.notes = std::move(notes)}, options);
   }
   DS_RETURN_IF_ERROR(RefuseMegatronOptions(folder, options));
+  if (LooksLikeMetaLlama(folder)) return OpenMetaLlama(folder);
   return OpenHfFolder(folder, options);
 }
 

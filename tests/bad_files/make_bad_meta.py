@@ -95,6 +95,9 @@ case("ML-04-copied-rank", then=lambda d: (d / RANK).write_bytes(
 case("ML-04-count", params={"model_parallel_size": 4})
 case("ML-04-one-of-two", source=RANK)
 case("ML-04-legal-one", ranks=1, source="consolidated.00.pth")
+case("ML-04-legal-list", source="checkpoint.json",
+     then=lambda d: (d / "checkpoint.json").write_text(
+         '{"type": "ds_model", "version": 0.0, "checkpoints": "."}'))
 case("ML-04-legal-params", source="params.json")
 case("ML-05-tensor-absent", edit=of_second(lambda t: t.pop(NORM)))
 case("ML-05-tensor-more", edit=of_second(
