@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +28,7 @@ namespace deepslice {
 namespace {
 
 const char* program_name = "deepslice";
+std::atomic<bool> reader_gone = false;  // of stdout
 
 int EndOfException() {
   const absl::Status why = StatusOfException(std::current_exception());
@@ -55,7 +57,8 @@ int RunProgram(const char* name, int (*main_body)(int, char**), int argc,
   ReportMappedFaults(name);
   std::set_terminate([] { _exit(EndOfException()); });
   try {
-    return main_body(argc, argv);
+    const int code = main_body(argc, argv);
+    return reader_gone && code != kExitDone ? kExitBrokenPipe : code;
   } catch (...) {
     return EndOfException();
   }
@@ -81,6 +84,7 @@ absl::Status Print(absl::string_view text) {
       std::fflush(stdout) == 0) {
     return absl::OkStatus();
   }
+  if (errno == EPIPE) reader_gone = true;
   return absl::InternalError(absl::StrCat("stdout: ", std::strerror(errno)));
 }
 
@@ -113,6 +117,7 @@ absl::Status WriteOutput(const std::string& path, absl::string_view text) {
 }
 
 void PrintError(absl::string_view name, const absl::Status& status) {
+  if (reader_gone) return;
   absl::FPrintF(stderr, "%s: %s\n", name, OneLine(status.message()));
 }
 

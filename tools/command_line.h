@@ -18,7 +18,8 @@ namespace deepslice {
 // Runs a command's `main_body` and returns its exit code. Before it, a closed
 // stdin, stdout or stderr becomes /dev/null, lest a file that is opened later
 // take its number and what was meant for it, and a reader of stdout that goes
-// away becomes an error of Print. An exception, of any thread, ends in one
+// away becomes an error of Print, which ends the command in silence with
+// kExitBrokenPipe. An exception, of any thread, ends in one
 // line: memory or threads that the system does not give are "does not fit".
 int RunProgram(const char* name, int (*main_body)(int, char**), int argc,
                char** argv);
@@ -41,7 +42,8 @@ absl::StatusOr<std::string> ReadInput(const std::string& path,
 // To a file; "-" is stdout.
 absl::Status WriteOutput(const std::string& path, absl::string_view text);
 
-// "name: message" on stderr.
+// "name: message" on stderr; nothing when Print has found the reader of stdout
+// gone.
 void PrintError(absl::string_view name, const absl::Status& status);
 
 // Control characters as escapes: one line, whatever the names in it hold.

@@ -13,6 +13,8 @@ inline constexpr int kExitBadInput = 3;
 inline constexpr int kExitUnsupported = 4;
 inline constexpr int kExitRankFailed = 5;
 inline constexpr int kExitInterrupted = 130;
+// As of a program that SIGPIPE ends: `dsplan inspect plan/ | head`.
+inline constexpr int kExitBrokenPipe = 141;
 
 inline int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

@@ -83,6 +83,28 @@ def check_inspect(c, dsplan):
             'text tells of golden sequences')
 
 
+def check_reader_gone(c, dsplan, dscompile):
+    """`| head` and the like: silence, and the exit code of SIGPIPE."""
+    for command in ([dsplan, 'inspect', 'one'], [dsplan, '--help'],
+                    [dsplan, 'inspect', 'one', '--html', '-'],
+                    [dscompile, 'limits'], [dscompile, '--version']):
+        read, write = os.pipe()
+        os.close(read)
+        r = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=write,
+                           stderr=subprocess.PIPE, text=True, check=False,
+                           timeout=60)
+        os.close(write)
+        c.check(r.returncode == 141 and r.stderr == '',
+                f'{command[1:]}: a reader that has left',
+                (r.returncode, r.stderr))
+    with open('/dev/full', 'w') as full:
+        r = subprocess.run([dsplan, 'inspect', 'one'], stdout=full,
+                           stderr=subprocess.PIPE, text=True, check=False,
+                           timeout=60)
+    c.check(r.returncode == 1 and 'No space left' in r.stderr, 'a full disk',
+            (r.returncode, r.stderr))
+
+
 def check_dot(c, dsplan):
     for plan in ('one', 'two'):
         dot = run(dsplan, 'inspect', plan, '--dot').stdout
@@ -166,6 +188,7 @@ def main():
             r = run(dscompile, CASE, '-o', plan, *flags)
             c.check(r.returncode == 0, f'compile {plan}', r.stderr)
         check_inspect(c, dsplan)
+        check_reader_gone(c, dsplan, dscompile)
         check_dot(c, dsplan)
         check_diff(c, dscompile, dsplan)
     c.finish()
