@@ -2,7 +2,9 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/model.h"
+#include "compiler/random_weights.h"
 #include "compiler/test_checkpoint.h"
 #include "gtest/gtest.h"
 #include "ir/printer.h"
@@ -44,6 +46,41 @@ INSTANTIATE_TEST_SUITE_P(Models, ImportGolden,
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
+
+// Gemma 3 turns by other angles in layers with a window: a model may have layers
+// of one kind alone.
+TEST(ImportGraph, HoldsTheAnglesThatItsLayersTurnBy) {
+  const auto import = [](const std::string& types) -> absl::StatusOr<Graph> {
+    TempFolder folder;
+    DS_RETURN_IF_ERROR(WriteFile(
+        folder.Path("config.json"),
+        absl::StrCat(R"({"model_type": "gemma3_text", "vocab_size": 131,
+            "hidden_size": 48, "intermediate_size": 76, "head_dim": 10,
+            "num_hidden_layers": 3, "num_attention_heads": 6,
+            "num_key_value_heads": 2, "sliding_window": 7,
+            "max_position_embeddings": 96, "layer_types": )",
+                     types, "}")));
+    DS_ASSIGN_OR_RETURN(const auto checkpoint,
+                        OpenRandomWeights(folder.Path("config.json"), 1));
+    DS_ASSIGN_OR_RETURN(const ModelDescription model,
+                        DescribeModel(*checkpoint));
+    return ImportGraph(model);
+  };
+  const std::string window = "\"sliding_attention\"";
+  const std::string full = "\"full_attention\"";
+  const auto check = [&](const std::string& a, const std::string& b,
+                         bool has_full, bool has_window) {
+    DS_ASSERT_OK_AND_ASSIGN(
+        const Graph graph,
+        import(absl::StrCat("[", a, ", ", b, ", ", a, "]")));
+    DS_ASSERT_OK(VerifyGraph(graph));
+    EXPECT_EQ(graph.FindWeight("rope_freqs") != nullptr, has_full);
+    EXPECT_EQ(graph.FindWeight("rope_local_freqs") != nullptr, has_window);
+  };
+  check(window, full, true, true);
+  check(window, window, false, true);
+  check(full, full, true, false);
+}
 
 absl::StatusOr<ModelDescription> DescribeLlama(const TempFolder& folder,
                                                absl::string_view more) {

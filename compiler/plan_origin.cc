@@ -1,10 +1,14 @@
 #include "compiler/plan_origin.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "compiler/checkpoint/safetensors_writer.h"
 #include "compiler/convert_elements.h"
@@ -35,7 +39,14 @@ absl::Status ReadValues(const Checkpoint& checkpoint, const TensorInfo& t,
   DS_RETURN_IF_ERROR(
       checkpoint.ReadRows(t, rows.begin, rows.end, absl::MakeSpan(values)));
   Json& list = out->Set("values", Json::Array());
-  for (const float v : values) list.Add(static_cast<double>(v));
+  for (const float v : values) {
+    // JSON has no NaN and no infinity; their bits do.
+    if (std::isfinite(v)) {
+      list.Add(static_cast<double>(v));
+    } else {
+      list.Add(absl::StrFormat("0x%08x", std::bit_cast<uint32_t>(v)));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -195,8 +206,19 @@ absl::Status ReadNumbers(const Json& row, int64_t count,
     return Wrong("tensors: values", "a number for each element");
   }
   for (const Json& v : values->items()) {
-    if (!v.is_number()) return Wrong("tensors: values", "numbers");
-    out->push_back(static_cast<float>(v.as_double()));
+    uint32_t bits = 0;
+    if (v.is_number() && std::abs(v.as_double()) <=
+                             std::numeric_limits<float>::max()) {
+      out->push_back(static_cast<float>(v.as_double()));
+    } else if (v.is_string() && v.as_string().size() == 10 &&
+               absl::SimpleHexAtoi(v.as_string(), &bits) &&
+               !std::isfinite(std::bit_cast<float>(bits))) {
+      out->push_back(std::bit_cast<float>(bits));
+    } else {
+      return Wrong("tensors: values",
+                   "numbers of 32 bits, those that are none as texts of "
+                   "their bits");
+    }
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // The one builder of layers.
 #include "compiler/stack_builder.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -183,14 +184,18 @@ Value* StackBuilder::UnitRows(Value* x, int64_t size,
 
 void StackBuilder::AddTables() {
   if (m_.positions == PositionKind::kRope) {
-    rope_freqs_ = RopeTable("rope_freqs", m_.rope, m_.rope.arguments);
-    if (!m_.rope.long_arguments.empty()) {
-      long_freqs_ =
-          RopeTable("rope_long_freqs", m_.rope, m_.rope.long_arguments);
+    // A model may have layers of one kind alone (Gemma 3 of few layers).
+    const auto is_local = [&](const LayerAttributes& a) {
+      return a.window > 0 && m_.local_rope.has_value();
+    };
+    if (!std::all_of(m_.layer.begin(), m_.layer.end(), is_local)) {
+      rope_freqs_ = RopeTable("rope_freqs", m_.rope, m_.rope.arguments);
+      if (!m_.rope.long_arguments.empty()) {
+        long_freqs_ =
+            RopeTable("rope_long_freqs", m_.rope, m_.rope.long_arguments);
+      }
     }
-    bool is_local = false;
-    for (const LayerAttributes& a : m_.layer) is_local |= a.window > 0;
-    if (is_local && m_.local_rope.has_value()) {
+    if (std::any_of(m_.layer.begin(), m_.layer.end(), is_local)) {
       local_freqs_ = RopeTable("rope_local_freqs", *m_.local_rope,
                                m_.local_rope->arguments);
     }

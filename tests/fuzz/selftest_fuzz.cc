@@ -35,10 +35,14 @@ FUZZ_TARGET(selftest) {
     return;
   }
   const fb::Program* own = plan->FindProgram("cpu", fb::ProgramKind::Step);
+  const bool encodes = own == nullptr;
+  if (encodes) own = plan->FindProgram("cpu", fb::ProgramKind::Encode);
+  FUZZ_CHECK(own != nullptr);
   for (const KernelUse& use : KernelUses(plan->fb(), *own)) {
     if (!IsSmall(use)) return;
     report.Add(use.Text(), "", TestKernel(use, pool));
   }
+  if (encodes) return;
   TestSteps(*plan, *own, executor->get(), 1, &report);
   // What a GPU's steps are compared with.
   if (const fb::Program* reference = plan->fb().reference()) {
