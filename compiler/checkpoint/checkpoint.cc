@@ -119,9 +119,18 @@ void ReadParts(const Checkpoint& checkpoint, const TensorInfo& t, int64_t begin,
 }
 
 // Whatever `path` is.
+// The file that names a folder's last step, which stands for the folder.
+bool IsStepPointer(const std::string& path) {
+  return FileExists(path) &&
+         (Basename(path) == "latest" || Basename(path) == kMegatronTracker);
+}
+
 absl::StatusOr<std::unique_ptr<Checkpoint>> OpenAnyKind(
     const std::string& path, const OpenOptions& options) {
   const bool is_folder = DirectoryExists(path);
+  if (!is_folder && IsStepPointer(path)) {
+    return OpenAnyKind(Dirname(path), options);
+  }
   if (!options.base_dir.empty() &&
       (is_folder || !LooksLikeCheckpointJson(path))) {
     return absl::InvalidArgumentError(
@@ -142,8 +151,9 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenAnyKind(
       ParseDeepSpeedName(Basename(path)).has_value()) {
     return OpenDeepSpeedFile(path, options);
   }
-  if (!is_folder && FileExists(path) && IsMegatronRankFile(path)) {
-    return OpenMegatronFile(path, options);
+  const std::string rank = is_folder ? MegatronRankFileIn(path) : path;
+  if (!rank.empty() && FileExists(rank) && IsMegatronRankFile(rank)) {
+    return OpenMegatronFile(rank, options);
   }
   if (is_folder ? LooksLikeMegatron(path) : LooksLikeCheckpointJson(path)) {
     return is_folder ? OpenMegatronFolder(path, options)
@@ -154,8 +164,9 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenAnyKind(
     return OpenCheckpointJson(JoinPath(path, kPreshardedList), options);
   }
   if (is_folder) {
-    return LooksLikeMetaLlama(path) ? OpenMetaLlama(path)
-                                    : OpenHfFolder(path, options);
+    if (LooksLikeMetaLlama(path)) return OpenMetaLlama(path);
+    DS_RETURN_IF_ERROR(RefuseMetaWithoutParams(path));
+    return OpenHfFolder(path, options);
   }
   if (LooksLikeMetaLlamaFile(path)) return OpenMetaLlamaFile(path);
   if (!FileExists(path)) {

@@ -21,7 +21,6 @@
 namespace deepslice {
 namespace {
 
-constexpr absl::string_view kTracker = "latest_checkpointed_iteration.txt";
 constexpr absl::string_view kRankPrefix = "mp_rank_";
 // The second is of Megatron-LM before 2022.
 constexpr absl::string_view kFileNames[] = {"model_optim_rng.pt",
@@ -185,8 +184,17 @@ bool IsMegatronRankFile(const std::string& path) {
          IsRankName(Basename(Dirname(path)));
 }
 
+std::string MegatronRankFileIn(const std::string& folder) {
+  if (!IsRankName(Basename(folder))) return "";
+  for (const absl::string_view name : kFileNames) {
+    const std::string path = JoinPath(folder, name);
+    if (FileExists(path)) return path;
+  }
+  return "";
+}
+
 bool LooksLikeMegatron(const std::string& folder) {
-  if (FileExists(JoinPath(folder, kTracker))) return true;
+  if (FileExists(JoinPath(folder, kMegatronTracker))) return true;
   for (const char* weights :
        {"model.safetensors", "model.safetensors.index.json",
         "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
@@ -201,7 +209,7 @@ bool LooksLikeMegatron(const std::string& folder) {
 }
 
 absl::StatusOr<MegatronFiles> FindMegatronFiles(const std::string& folder) {
-  const std::string tracker = JoinPath(folder, kTracker);
+  const std::string tracker = JoinPath(folder, kMegatronTracker);
   if (FileExists(tracker)) {
     DS_ASSIGN_OR_RETURN(const std::string name, TrackedIteration(tracker));
     const std::string iteration = JoinPath(folder, name);
@@ -222,14 +230,14 @@ absl::StatusOr<MegatronFiles> FindMegatronFiles(const std::string& folder) {
   }
   if (iterations.size() > 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat(folder, ": no ", kTracker, " says which of ",
+        absl::StrCat(folder, ": no ", kMegatronTracker, " says which of ",
                      ShortList(iterations), " is meant; give one's folder"));
   }
   if (iterations.empty()) return RanksIn(folder);
   DS_ASSIGN_OR_RETURN(MegatronFiles out,
                       RanksIn(JoinPath(folder, iterations[0])));
   out.notes.push_back(
-      absl::StrCat(folder, ": no ", kTracker, "; ", iterations[0], " is read"));
+      absl::StrCat(folder, ": no ", kMegatronTracker, "; ", iterations[0], " is read"));
   return out;
 }
 

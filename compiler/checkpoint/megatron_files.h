@@ -40,6 +40,13 @@ bool IsMegatronRank(const std::string& path);
 // Whether `path` is named as the file of a rank in its own folder.
 bool IsMegatronRankFile(const std::string& path);
 
+// The file that says which iteration was the last.
+inline constexpr absl::string_view kMegatronTracker =
+    "latest_checkpointed_iteration.txt";
+
+// The file of the rank whose folder it is by its name; empty: of none.
+std::string MegatronRankFileIn(const std::string& folder);
+
 // Whether `folder` holds Megatron's tracker, its iterations or its ranks, and
 // no weights of Hugging Face.
 bool LooksLikeMegatron(const std::string& folder);

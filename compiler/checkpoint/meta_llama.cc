@@ -126,6 +126,22 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMetaLlama(
   return MakeCheckpoint(std::move(parts));
 }
 
+absl::Status RefuseMetaWithoutParams(const std::string& folder) {
+  if (FileExists(JoinPath(folder, kParams)) ||
+      FileExists(JoinPath(folder, "config.json"))) {
+    return absl::OkStatus();
+  }
+  const auto names = ListDirectory(folder);
+  if (!names.ok()) return absl::OkStatus();
+  for (const std::string& name : *names) {
+    if (RankOf(name) < 0) continue;
+    return absl::NotFoundError(absl::StrCat(
+        folder, ": holds ", Quoted(name), ", but no ", kParams,
+        ", which says what Meta's weights are; copy it from where they came"));
+  }
+  return absl::OkStatus();
+}
+
 bool LooksLikeMetaLlamaFile(const std::string& path) {
   return (Basename(path) == kParams || RankOf(Basename(path)) >= 0) &&
          FileExists(path) && LooksLikeMetaLlama(Dirname(path));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/checkpoint/checkpoint.h"
 
@@ -27,6 +28,10 @@ absl::StatusOr<std::unique_ptr<Checkpoint>> OpenMetaLlamaFile(
 
 // Whether `path` is such a file.
 bool LooksLikeMetaLlamaFile(const std::string& path);
+
+// NotFound for Meta's files of weights in `folder` without params.json, or a
+// config.json that would make them another's.
+absl::Status RefuseMetaWithoutParams(const std::string& folder);
 
 }  // namespace deepslice
 

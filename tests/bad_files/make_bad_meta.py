@@ -52,6 +52,7 @@ def of_second(change):
 
 
 case("ML-01-legal")
+case("ML-01-absent", then=lambda d: (d / "params.json").unlink())
 case("ML-01-empty", then=text(""))
 case("ML-01-array", then=text("[]"))
 case("ML-01-cut", then=text('{"dim": 24, '))

@@ -117,6 +117,7 @@ def check_forms(t, cases):
         with open(listed, 'w') as f:
             json.dump({'type': 'DS_Model', 'version': 0.0, **keys}, f)
         t.equal(f'list: {what}', want, listed)
+    t.equal('the file latest itself', want, os.path.join(folder, 'latest'))
     os.remove(os.path.join(folder, 'latest'))
     t.equal('no latest', want, folder, note='no file latest')
     # Weights of Hugging Face beside a step count more.

@@ -93,6 +93,11 @@ def check_lists(t):
     with open(tracker, 'w') as f:
         f.write('100\n')
     c.check(t.compile(folder)[0] == want, 'tracker', 'differs')
+    # The tracker and a rank's folder stand for the whole.
+    c.check(t.compile(tracker)[0] == want, 'the tracker itself', 'differs')
+    for rank in ('mp_rank_00', 'mp_rank_01'):
+        got = t.compile(os.path.join(folder, 'iter_0000100', rank))[0]
+        c.check(got == want, rank, 'differs')
     names = [f'mp_rank_{r:02}/model_optim_rng.pt' for r in (0, 1)]
     list_path = os.path.join(folder, 'list.json')
 
