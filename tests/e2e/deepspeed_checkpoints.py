@@ -15,35 +15,12 @@ sys.path[:0] = [os.path.join(HERE, '..', 'support')]
 import deepspeed_writer as d  # noqa: E402
 import megatron_writer as m  # noqa: E402
 from harness import Checks, Scratch, run  # noqa: E402
+from plan_weights import Compiler  # noqa: E402
 
 
-def weights(plan):
-    out = b''
-    for name in sorted(os.listdir(plan)):
-        if name.endswith('.weights'):
-            with open(os.path.join(plan, name), 'rb') as f:
-                out += f.read()
-    return out
-
-
-class Test:
-    def __init__(self, c, dscompile, scratch):
-        self.c, self.dscompile, self.scratch = c, dscompile, scratch
-        self.count = 0
-
-    def folder(self):
-        self.count += 1
-        return os.path.join(self.scratch, str(self.count))
-
-    def compile(self, source, *options):
-        plan = self.folder()
-        r = run(self.dscompile, source, '--selftest', 'none', *options, '-o',
-                plan)
-        self.c.check(r.returncode == 0, f'{source} {options}', r.stderr)
-        return (weights(plan) if r.returncode == 0 else b''), r.stderr
-
+class Test(Compiler):
     def equal(self, what, want, source, options=(), note=''):
-        got, err = self.compile(source, *options)
+        got, err = self.plan(source, *options)
         self.c.check(got == want != b'', what, 'differs')
         self.c.check(note in err, f'{what}: note', err)
 
@@ -70,7 +47,7 @@ JOINED = 'partitions of ZeRO, joined'
 def check_published(t, cases):
     for name in ('llama-gqa-tied', 'gpt2', 'bloom'):
         model = Published(t, os.path.join(cases, name))
-        want, _ = t.compile(model.case, '--tp', '2')
+        want, _ = t.plan(model.case, '--tp', '2')
         frozen = list(model.tensors)[1:9:3]
         first = next(iter(model.tensors))
         # A tied head is another name of the embedding, or left out.
@@ -96,7 +73,7 @@ def check_published(t, cases):
 def check_forms(t, cases):
     """Every way to name the same step."""
     model = Published(t, os.path.join(cases, 'qwen2'))
-    want, _ = t.compile(model.case)
+    want, _ = t.plan(model.case)
     folder = model.write(zero=3, dp=2)
     step = os.path.join(folder, 'global_step7')
     states = [f'zero_pp_rank_{r}_mp_rank_00_model_states.pt' for r in (0, 1)]
@@ -127,7 +104,7 @@ def check_forms(t, cases):
     # Lists of shards, under any type, of any family.
     for case in ('qwen2', 'gpt2'):
         source = os.path.join(cases, case)
-        want, _ = t.compile(source)
+        want, _ = t.plan(source)
         tensors = d.of_safetensors(os.path.join(source, 'model.safetensors'))
         folder = t.folder()
         os.makedirs(folder)
@@ -222,7 +199,7 @@ def check_autotp(t, cases):
              ('o_proj', 'down_proj'), {}),
             ('phi3', (), ('o_proj', 'down_proj'), fused)):
         model = Published(t, os.path.join(cases, case))
-        want, _ = t.compile(model.case)
+        want, _ = t.plan(model.case)
         for ranks, how in ((2, {}), (3, {'zero': 3, 'dp': 2}),
                            (2, {'zero': 1, 'dp': 3, 'module': False})):
             told = dict(blocks)
@@ -250,7 +227,7 @@ def check_megatron(t):
         model = m.Model(**kind)
         whole = t.folder()
         m.write_whole(whole, model)
-        want, _ = t.compile(whole, '--tp', '2')
+        want, _ = t.plan(whole, '--tp', '2')
         for mp in (1, 2, 4):
             client = {'args': model.args(mp), 'iteration': 7}
             if model.version:

@@ -14,30 +14,8 @@ import deepspeed_layers_writer as d  # noqa: E402
 import llama_writer as llama  # noqa: E402
 import megatron_writer as m  # noqa: E402
 import presharded_writer as p  # noqa: E402
-from harness import CASES, Checks, Scratch, run  # noqa: E402
-
-
-class Test:
-    def __init__(self, c, dscompile, scratch):
-        self.c, self.dscompile, self.scratch = c, dscompile, scratch
-        self.count = 0
-
-    def folder(self):
-        self.count += 1
-        return os.path.join(self.scratch, str(self.count))
-
-    def plan(self, path, *options):
-        """The bytes of all ranks' weights, and what was said."""
-        plan, out = self.folder(), b''
-        r = run(self.dscompile, path, '--selftest', 'none', *options, '-o',
-                plan)
-        self.c.check(r.returncode == 0, f'{path} {options}', r.stderr)
-        if r.returncode == 0:
-            for name in sorted(os.listdir(plan)):
-                if name.endswith('.weights'):
-                    with open(os.path.join(plan, name), 'rb') as f:
-                        out += f.read()
-        return out, r.stderr
+from harness import CASES, Checks, Scratch  # noqa: E402
+from plan_weights import Compiler  # noqa: E402
 
 
 def check_megatron(t):
@@ -180,7 +158,7 @@ def main():
     dscompile = os.path.abspath(sys.argv[1])
     c = Checks()
     with Scratch() as scratch:
-        t = Test(c, dscompile, scratch)
+        t = Compiler(c, dscompile, scratch)
         check_megatron(t)
         check_published(t)
         check_hugging_face(t)

@@ -11,34 +11,8 @@ sys.path[:0] = [os.path.join(HERE, '..', 'support')]
 import deepspeed_layers_writer as d  # noqa: E402
 import llama_writer as llama  # noqa: E402
 import megatron_writer as m  # noqa: E402
-from harness import Checks, Scratch, run  # noqa: E402
-
-
-class Test:
-    def __init__(self, c, dscompile, scratch):
-        self.c, self.dscompile, self.scratch = c, dscompile, scratch
-        self.count = 0
-
-    def folder(self):
-        self.count += 1
-        return os.path.join(self.scratch, str(self.count))
-
-    def run(self, path, *options):
-        plan = self.folder()
-        return run(self.dscompile, path, '--selftest', 'none', *options, '-o',
-                   plan), plan
-
-    def plan(self, path, *options):
-        """The bytes of all ranks' weights, and what was said."""
-        out = b''
-        r, plan = self.run(path, *options)
-        self.c.check(r.returncode == 0, f'{path} {options}', r.stderr)
-        if r.returncode == 0:
-            for name in sorted(os.listdir(plan)):
-                if name.endswith('.weights'):
-                    with open(os.path.join(plan, name), 'rb') as f:
-                        out += f.read()
-        return out, r.stderr
+from harness import Checks, Scratch  # noqa: E402
+from plan_weights import Compiler  # noqa: E402
 
 
 def say(folder, name, text):
@@ -145,7 +119,7 @@ def main():
     dscompile = os.path.abspath(sys.argv[1])
     c = Checks()
     with Scratch() as scratch:
-        t = Test(c, dscompile, scratch)
+        t = Compiler(c, dscompile, scratch)
         check_hugging_face(t)
         check_megatron(t)
         check_refused(t)

@@ -12,15 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'support')]
 import megatron_writer as m  # noqa: E402
 from harness import Checks, Scratch, run  # noqa: E402
-
-
-def weights(plan):
-    out = b''
-    for name in sorted(os.listdir(plan)):
-        if name.endswith('.weights'):
-            with open(os.path.join(plan, name), 'rb') as f:
-                out += f.read()
-    return out
+from plan_weights import Compiler, weights  # noqa: E402
 
 
 def write_tokenizer(folder, size):
@@ -33,19 +25,9 @@ def write_tokenizer(folder, size):
                    'model': {'type': 'BPE', 'vocab': vocab, 'merges': []}}, f)
 
 
-class Test:
-    def __init__(self, c, dscompile, scratch):
-        self.c, self.dscompile, self.scratch = c, dscompile, scratch
-        self.count = 0
-
-    def folder(self):
-        self.count += 1
-        return os.path.join(self.scratch, str(self.count))
-
+class Test(Compiler):
     def compile(self, source, *options):
-        plan = self.folder()
-        r = run(self.dscompile, source, '--selftest', 'none', *options, '-o',
-                plan)
+        r, plan = self.run(source, *options)
         self.c.check(r.returncode == 0, f'{source} {options}', r.stderr)
         return (weights(plan) if r.returncode == 0 else b''), r.stderr, plan
 

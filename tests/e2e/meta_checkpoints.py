@@ -11,30 +11,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'support')]
 import llama_writer as w  # noqa: E402
 from harness import Checks, Scratch, run  # noqa: E402
+from plan_weights import Compiler  # noqa: E402
 
 
-class Test:
-    def __init__(self, c, dscompile, scratch):
-        self.c, self.dscompile, self.scratch = c, dscompile, scratch
-        self.count = 0
-
-    def folder(self):
-        self.count += 1
-        return os.path.join(self.scratch, str(self.count))
-
-    def plan(self, source, *options):
-        """The bytes of all ranks' programs and weights, and what was said."""
-        plan, out = self.folder(), b''
-        r = run(self.dscompile, source, '--selftest', 'none', *options, '-o',
-                plan)
-        self.c.check(r.returncode == 0, f'{source} {options}', r.stderr)
-        if r.returncode == 0:
-            for name in sorted(os.listdir(plan)):
-                if name.endswith('.weights'):
-                    with open(os.path.join(plan, name), 'rb') as f:
-                        out += f.read()
-        return out, r.stderr
-
+class Test(Compiler):
     def meta(self, model, *options, **how):
         folder = self.folder()
         w.write_meta(folder, model, **how)

@@ -12,7 +12,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'support')]
 import presharded_writer as w  # noqa: E402
-from harness import CASES, Checks, Scratch, run  # noqa: E402
+from harness import CASES, Checks, Scratch  # noqa: E402
+from plan_weights import Compiler  # noqa: E402
 
 MODELS = ['bert-relu', 'roberta-mlm', 'distilbert-mlm', 'bloom', 'gpt2',
           'gpt-neo', 'gpt-neox', 'gpt-j', 'opt', 'opt-350m-style',
@@ -21,29 +22,6 @@ MODELS = ['bert-relu', 'roberta-mlm', 'distilbert-mlm', 'bloom', 'gpt2',
 
 def source(name):
     return os.path.join(CASES, 'models', name)
-
-
-class Test:
-    def __init__(self, c, dscompile, scratch):
-        self.c, self.dscompile, self.scratch = c, dscompile, scratch
-        self.count = 0
-
-    def folder(self):
-        self.count += 1
-        return os.path.join(self.scratch, str(self.count))
-
-    def plan(self, path, *options):
-        """The bytes of all ranks' weights, and what was said."""
-        plan, out = self.folder(), b''
-        r = run(self.dscompile, path, '--selftest', 'none', *options, '-o',
-                plan)
-        self.c.check(r.returncode == 0, f'{path} {options}', r.stderr)
-        if r.returncode == 0:
-            for name in sorted(os.listdir(plan)):
-                if name.endswith('.weights'):
-                    with open(os.path.join(plan, name), 'rb') as f:
-                        out += f.read()
-        return out, r.stderr
 
 
 def check_families(t):
@@ -128,7 +106,7 @@ def main():
     dscompile = os.path.abspath(sys.argv[1])
     c = Checks()
     with Scratch() as scratch:
-        t = Test(c, dscompile, scratch)
+        t = Compiler(c, dscompile, scratch)
         check_families(t)
         check_lists(t)
     c.finish()
