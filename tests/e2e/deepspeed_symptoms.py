@@ -14,12 +14,14 @@ import os
 import random
 import re
 import resource
+import shutil
 import struct
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'support')]
+import deepspeed_writer as deepspeed  # noqa: E402
 import megatron_writer as m  # noqa: E402
 import torch_writer as torch  # noqa: E402
 from harness import (CASES, TOP, Checks, Scratch, read_tensors,  # noqa: E402
@@ -278,6 +280,47 @@ def sharded_opt(t):
                 'differs')
 
 
+LIMIT = 160 * MIB  # of anonymous memory
+
+
+def compile_within_limit(t, source):
+    """The process of dscompile to tp 4 that may take LIMIT."""
+    def set_limit():
+        resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
+
+    with open(t.dscompile, 'rb') as f:
+        code = f.read()
+    # Sanitizers keep more memory than the program.
+    sanitized = any(s in code for s in (b'__asan_init', b'__tsan_init'))
+    return subprocess.run(
+        [t.dscompile, source, '--tp', '4', '-j', '2', '--selftest', 'none',
+         '-o', 'plan'], stderr=subprocess.PIPE, text=True, check=False,
+        timeout=120, preexec_fn=None if sanitized else set_limit)
+
+
+def moments_are_not_read(t):
+    """What the optimizer keeps beside the weights outweighs them, and takes no
+    memory: a step of ZeRO 3 whose moments are larger than the limit."""
+    source = os.path.join(CASES, 'models', 'qwen2')
+    moment = deepspeed.Tensor([20 * MIB], bytes(80 * MIB))
+
+    def add(kind, _, __, root):
+        if kind == 'optim':
+            root['optimizer_state_dict']['optimizer_state_dict'] = {
+                'state': {0: {'exp_avg': moment}}}
+
+    step = deepspeed.write('zero', [deepspeed.of_safetensors(
+        os.path.join(source, 'model.safetensors'))], zero=3, dp=3, edit=add)
+    shutil.copy(os.path.join(source, 'config.json'), 'zero')
+    size = sum(os.path.getsize(os.path.join(step, n)) for n in os.listdir(step))
+    t.check(size > 1.5 * LIMIT, 'the step is larger than the limit', size)
+    r = compile_within_limit(t, 'zero')
+    if not t.check(r.returncode == 0, 'compiles', r.stderr):
+        return
+    run(t.dscompile, source, '--tp', '4', '--selftest', 'none', '-o', 'whole')
+    t.check(weights('plan') == weights('whole') != b'', 'weights', 'differ')
+
+
 def memory_is_a_few_tensors(t):
     """Compiling takes no memory of the model's size, and a rank's file holds
     its part alone: under a limit of less than the checkpoint, at tp 4."""
@@ -314,20 +357,8 @@ def memory_is_a_few_tensors(t):
                    'vocab_size': 64, 'max_position_embeddings': 64,
                    'rms_norm_eps': 1e-5, 'hidden_act': 'silu',
                    'tie_word_embeddings': True}, f)
-    limit = 160 * MIB
-    t.check(at > 1.5 * limit, 'the model is larger than the limit', at)
-
-    def set_limit():
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-    with open(t.dscompile, 'rb') as f:
-        code = f.read()
-    # Sanitizers keep more memory than the program.
-    sanitized = any(s in code for s in (b'__asan_init', b'__tsan_init'))
-    r = subprocess.run(
-        [t.dscompile, 'big', '--tp', '4', '-j', '2', '--selftest', 'none',
-         '-o', 'plan'], stderr=subprocess.PIPE, text=True, check=False,
-        timeout=120, preexec_fn=None if sanitized else set_limit)
+    t.check(at > 1.5 * LIMIT, 'the model is larger than the limit', at)
+    r = compile_within_limit(t, 'big')
     if not t.check(r.returncode == 0, 'compiles', r.stderr):
         return
     for rank in range(4):
@@ -562,8 +593,12 @@ ROWS = [
     ('#2770', 'families and types that do not save and load',
      [('tests/e2e/golden_logits.py', 'FAMILY_RUNS')]),
     ('#2945', 'safetensors: UnpicklingError', bloom_list),
-    ('#1323 #3562 #3644 #6617 #3461 #3657 #3293',
+    ('#1323 #3562 #3644 #6617 #3461 #3657 #3293 PR #2547',
      'every rank holds the whole model in memory', memory_is_a_few_tensors),
+    ('PR #4025', 'a step of ZeRO 3 takes the memory of all optimizer states',
+     moments_are_not_read),
+    ('#4447', 'a tensor on the meta device cannot be moved',
+     [('tests/bad_files/make_bad_torch_files.py', 'PT-33-on-meta')]),
     ('djl-serving PR #1156', 'quantising while a checkpoint is loaded',
      quantised_from_a_list),
     # Parallelism
