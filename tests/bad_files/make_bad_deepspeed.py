@@ -12,7 +12,6 @@ import json
 import pathlib
 import re
 import sys
-from typing import Callable, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support")]
@@ -33,21 +32,7 @@ CONFIG = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
           "vocab_size": 5, "n_inner": 6}
 
 
-class Case(NamedTuple):
-    write: Callable[[pathlib.Path], None]
-    flags: tuple = ()
-    source: str = ""
-
-
-CASES = {}
-
-
-def case(name, flags=(), source=""):
-    def register(write):
-        assert name not in CASES, name
-        CASES[name] = Case(write, flags, source)
-        return write
-    return register
+CASES, case = bad_cases.registry()
 
 
 def megatron(d, edit=None, ranks=2, tag=STEP, **how):

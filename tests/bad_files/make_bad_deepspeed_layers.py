@@ -11,7 +11,6 @@ that the command gets and the source below the folder.
 import pathlib
 import shutil
 import sys
-from typing import Callable, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support")]
@@ -26,21 +25,7 @@ WORDS = w.EMBEDDING + "word_embeddings.weight"
 ARGS = m.Model(version=3).args
 
 
-class Case(NamedTuple):
-    write: Callable[[pathlib.Path], None]
-    flags: tuple = ()
-    source: str = ""
-
-
-CASES = {}
-
-
-def case(name, flags=(), source=""):
-    def register(write):
-        assert name not in CASES, name
-        CASES[name] = Case(write, flags, source)
-        return write
-    return register
+CASES, case = bad_cases.registry()
 
 
 # ---- layers of a pipeline: 1 the embedding, 2 to 5 the blocks, 6 the norm ----

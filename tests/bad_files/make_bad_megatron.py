@@ -11,7 +11,6 @@ import json
 import pathlib
 import shutil
 import sys
-from typing import Callable, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support")]
@@ -27,21 +26,7 @@ NORM = "language_model.encoder.layers.1.input_layernorm.weight"
 EMBED = "language_model.embedding.word_embeddings.weight"
 
 
-class Case(NamedTuple):
-    write: Callable[[pathlib.Path], None]
-    flags: tuple = ()
-    source: str = ""
-
-
-CASES = {}
-
-
-def case(name, flags=(), source=""):
-    def register(write):
-        assert name not in CASES, name
-        CASES[name] = Case(write, flags, source)
-        return write
-    return register
+CASES, case = bad_cases.registry()
 
 
 def model(d, edit=None, cut=None, **kind):

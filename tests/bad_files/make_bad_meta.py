@@ -9,7 +9,6 @@ the source below the folder.
 """
 import pathlib
 import sys
-from typing import Callable, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support")]
@@ -20,12 +19,6 @@ Q = "layers.1.attention.wq.weight"
 K = "layers.1.attention.wk.weight"
 NORM = "layers.0.ffn_norm.weight"
 RANK = "consolidated.01.pth"
-
-
-class Case(NamedTuple):
-    write: Callable[[pathlib.Path], None]
-    flags: tuple = ()
-    source: str = ""
 
 
 CASES = {}
@@ -40,7 +33,7 @@ def case(name, flags=(), source="", ranks=2, params=None, edit=None, then=None,
         if then:
             then(d)
     assert name not in CASES, name
-    CASES[name] = Case(write, flags, source)
+    CASES[name] = bad_cases.Case(write, flags, source)
 
 
 def text(value):

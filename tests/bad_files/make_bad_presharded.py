@@ -10,7 +10,6 @@ the source below the folder.
 import json
 import pathlib
 import sys
-from typing import Callable, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "support")]
@@ -24,12 +23,6 @@ UP = "transformer.h.0.mlp.inter_w"
 NORM = "transformer.h.1.norm_w"
 
 
-class Case(NamedTuple):
-    write: Callable[[pathlib.Path], None]
-    flags: tuple = ()
-    source: str = ""
-
-
 CASES = {}
 
 
@@ -41,7 +34,7 @@ def case(name, flags=(), source="", model="gpt-j", ranks=2, then=None,
         if then:
             then(d)
     assert name not in CASES, name
-    CASES[name] = Case(write, flags, source)
+    CASES[name] = bad_cases.Case(write, flags, source)
 
 
 def listed(name, text=None, flags=(), **keys):

@@ -26,6 +26,7 @@ import megatron_writer as m  # noqa: E402
 import torch_writer as torch  # noqa: E402
 from harness import (CASES, TOP, Checks, Scratch, read_tensors,  # noqa: E402
                      relative_l2, run, write_tensors)
+from plan_weights import weights  # noqa: E402
 
 MIB = 1 << 20
 
@@ -130,15 +131,6 @@ def copy_config(name, folder):
         text = f.read()
     with open(os.path.join(folder, 'config.json'), 'w') as f:
         f.write(text)
-
-
-def weights(plan):
-    out = b''
-    for name in sorted(os.listdir(plan)) if os.path.isdir(plan) else []:
-        if name.endswith('.weights'):
-            with open(os.path.join(plan, name), 'rb') as f:
-                out += f.read()
-    return out
 
 
 class Tools:

@@ -16,6 +16,7 @@ sys.path[:0] = [os.path.join(HERE, '..', 'support'),
                 os.path.join(HERE, '..', 'bad_files')]
 import torch_writer as t  # noqa: E402
 from harness import CASES, Checks, Scratch, run  # noqa: E402
+from plan_weights import weights  # noqa: E402
 import make_bad_torch_files as bad  # noqa: E402
 
 TYPES = {'F32': ('float32', 4), 'F16': ('float16', 2), 'BF16': ('bfloat16', 2),
@@ -121,15 +122,6 @@ def parameters(tensors):
                  + t.tuple_(o, b'\x88', b'}') + b'R'
                  for n, o in p.tensors.items()}
     return p.file()
-
-
-def weights(plan):
-    out = b''
-    for name in sorted(os.listdir(plan)):
-        if name.endswith('.weights'):
-            with open(os.path.join(plan, name), 'rb') as f:
-                out += f.read()
-    return out
 
 
 def check_equal(c, dscompile, scratch, case, options):

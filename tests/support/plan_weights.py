@@ -7,9 +7,9 @@ from harness import run
 
 
 def weights(plan):
-    """The bytes of all ranks' weights."""
+    """The bytes of all ranks' weights; none where no plan is."""
     out = b''
-    for name in sorted(os.listdir(plan)):
+    for name in sorted(os.listdir(plan)) if os.path.isdir(plan) else ():
         if name.endswith('.weights'):
             with open(os.path.join(plan, name), 'rb') as f:
                 out += f.read()
@@ -38,4 +38,4 @@ class Compiler:
         """The bytes of all ranks' weights, and what was said."""
         r, plan = self.run(source, *options)
         self.c.check(r.returncode == 0, f'{source} {options}', r.stderr)
-        return weights(plan) if r.returncode == 0 else b'', r.stderr
+        return weights(plan), r.stderr
